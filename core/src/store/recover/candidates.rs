@@ -62,9 +62,17 @@ impl JournalStore {
             let in_slot = steps.iter().find_map(|s| s.0.in_slot());
             let adds = steps.iter().any(|s| !s.0.deltas.is_empty());
             let bytes = steps.iter().any(|s| s.0.content.is_some() && s.0.in_slot().is_none());
-            if bytes || self.slots.place_of(sector).is_none() || (in_slot.is_some() && !adds) {
+            let place = self.slots.place_of(sector);
+            let in_slot = in_slot.filter(|_| !adds);
+            // Content without the journal, or zeros, may have been put in place over that of the slot.
+            let is_over = |(at, crc)| {
+                let is_another = last.state == State::Written as u8 && crc != last.crc;
+                place == Some(at) && (is_another || last.state == State::Hole as u8)
+            };
+            let is_over = in_slot.is_some_and(is_over);
+            if bytes || place.is_none() || (in_slot.is_some() && !is_over) {
                 self.put_back(sector, steps);
-            } else if last.state != State::Written as u8 {
+            } else if last.state != State::Written as u8 && !is_over {
                 let entry = entry_of(last);
                 self.set_entry(sector, entry);
                 self.drop_done(steps, |_| true);
@@ -96,20 +104,29 @@ impl JournalStore {
         rest
     }
 
-    /// Leaves out earlier steps that content without the journal has replaced: the journal has no change for the later step,
-    /// and its result does not follow from them. The sector is lost then, unless that content is in its place.
+    /// Leaves out the changes that content without the journal has replaced: the step's result does not follow from what the
+    /// journal has. The sector is lost then, unless that content is in its place. A later step may show that the journal's
+    /// changes count nevertheless.
     fn drop_replaced(&mut self, mut steps: Vec<Step>) -> Vec<Step> {
-        let (mut first, mut sum) = (0, Over::default());
+        let (mut first, mut sum, mut all) = (None, Over::default(), Over::default());
         for (n, (over, applied, _)) in steps.iter().enumerate() {
-            if over.is_empty() && !may_give(&sum, applied) {
-                (first, sum) = (n, Over::default());
+            for sum in [&mut sum, &mut all] {
+                let mut next = over.clone();
+                next.underlay(std::mem::take(sum));
+                *sum = next;
             }
-            let mut next = over.clone();
-            next.underlay(std::mem::take(&mut sum));
-            sum = next;
+            match (gives(&sum, applied), gives(&all, applied)) {
+                (Some(true), _) => {}
+                (_, Some(true)) => (first, sum) = (None, all.clone()),
+                (Some(false), _) => (first, sum) = (Some(n), Over::default()),
+                (None, _) => {}
+            }
         }
-        let rest = steps.split_off(first);
-        steps.iter().for_each(|s| self.unpin_all(s.0.names()));
+        let Some(first) = first else { return steps };
+        let mut rest = steps.split_off(first);
+        let replaced = std::mem::take(&mut rest[0].0);
+        let names = steps.iter().map(|s| &s.0).chain([&replaced]).flat_map(Over::names);
+        self.unpin_all(names.collect());
         rest
     }
 
@@ -162,6 +179,12 @@ impl JournalStore {
             over.settle(content);
             let last = &mut self.recovery.as_mut().expect("opening").last;
             last.left.insert(sector, over);
+        } else if let Some((_, applied, _)) =
+            steps.last().filter(|s| s.1.state == State::Hole as u8)
+        {
+            let entry = entry_of(applied);
+            self.set_entry(sector, entry);
+            self.drop_done(steps, |_| true);
         } else {
             let version = steps.last().expect("not empty").1.version;
             self.set_entry(sector, TableEntry { version, ..TableEntry::LOST });
@@ -233,13 +256,13 @@ impl JournalStore {
     }
 }
 
-/// Whether these changes may have had that result. A mark is believed in any case: its sector is computed again.
-fn may_give(over: &Over, result: &Applied) -> bool {
+/// Whether these changes had that result, if they can tell. A mark is believed in any case: its sector is computed again.
+fn gives(over: &Over, result: &Applied) -> Option<bool> {
     let (state, crc) = match &over.content {
-        None | Some((_, Content::Mark)) => return true,
-        Some((_, Content::Slot { .. })) if !over.deltas.is_empty() => return true,
+        None | Some((_, Content::Mark)) => return None,
+        Some((_, Content::Slot { .. })) if !over.deltas.is_empty() => return None,
         Some((_, Content::Slot { crc, .. })) => (State::Written, *crc),
-        Some((_, Content::Bytes(content))) if content.is_length() => return true,
+        Some((_, Content::Bytes(content))) if content.is_length() => return None,
         Some((_, Content::Bytes(content))) => {
             let mut bytes = content.to_bytes().to_vec();
             over.deltas.iter().for_each(|(_, delta)| delta.add_to(&mut bytes, 1));
@@ -247,7 +270,7 @@ fn may_give(over: &Over, result: &Applied) -> bool {
             if content.is_zero() { (State::Hole, 0) } else { (State::Written, content.crc()) }
         }
     };
-    (state as u8, crc) == (result.state, result.crc)
+    Some((state as u8, crc) == (result.state, result.crc))
 }
 
 fn entry_of(a: &Applied) -> TableEntry {
