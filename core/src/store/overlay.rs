@@ -37,8 +37,10 @@ pub(crate) struct Over {
     pub deltas: Vec<(Timestamp, Buffer)>,
     /// The writes that went into content that has been summed up.
     settled: Vec<Timestamp>,
-    /// Writes without journal that its content stands for: they are safe when it is.
+    /// Writes that its content stands for: they are safe when it is. They or the content came without journal.
     covered: Vec<Timestamp>,
+    /// The journal does not have its content.
+    volatile: bool,
 }
 
 impl Over {
@@ -125,10 +127,17 @@ impl Over {
         self.deltas.iter().map(|d| d.0).chain(self.content.iter().map(|c| c.0))
     }
 
-    fn put(&mut self, ts: Timestamp, content: Content, superseded: &mut Vec<Timestamp>) -> bool {
+    fn put(
+        &mut self,
+        ts: Timestamp,
+        content: Content,
+        volatile: bool,
+        superseded: &mut Vec<Timestamp>,
+    ) -> bool {
         if self.content.as_ref().is_some_and(|c| c.0 > ts) {
             return false;
         }
+        self.volatile = volatile;
         superseded.extend(self.content.replace((ts, content)).map(|c| c.0));
         self.deltas.retain(|d| {
             let later = d.0 > ts;
@@ -146,6 +155,14 @@ impl Over {
         }
         self.deltas.push((ts, data));
         true
+    }
+
+    /// A write has no effect here, because of later content. Says whether it counts until that is in place: the write or the
+    /// content came without journal.
+    fn covers(&mut self, ts: Timestamp, volatile: bool) -> bool {
+        let covers = volatile || self.volatile;
+        self.covered.extend(covers.then_some(ts));
+        covers
     }
 
     /// Lays an earlier state underneath, as if this had been added to it. Returns the writes
@@ -182,7 +199,8 @@ pub(crate) struct Overlay {
 impl Overlay {
     /// Adds a committed change. Returns in how many sectors it counts; what it supersedes is
     /// appended to `superseded`, a name for each sector. Without journal (`volatile`) a write
-    /// counts until what stands for it is in place. In sectors that were `overtaken` it has no effect; those in which
+    /// counts until what stands for it is in place. So does any write below content that came without journal: after a
+    /// crash the journal's write is all that is left. In sectors that were `overtaken` it has no effect; those in which
     /// it has none because of changes here are appended.
     pub fn add(
         &mut self,
@@ -203,20 +221,19 @@ impl Overlay {
             let before = superseded.len();
             let counts = match change.kind {
                 ChangeKind::Delta => over.add(ts, data),
-                ChangeKind::Content => over.put(ts, Content::Bytes(data), superseded),
-                ChangeKind::Mark => over.put(ts, Content::Mark, superseded),
+                ChangeKind::Content => over.put(ts, Content::Bytes(data), volatile, superseded),
+                ChangeKind::Mark => over.put(ts, Content::Mark, volatile, superseded),
                 ChangeKind::Copy(_) | ChangeKind::Fold(_) => {
                     unreachable!("no copies are laid over")
                 }
             };
-            if !counts {
-                overtaken.push(change.sector + n);
-            }
             if volatile {
                 over.covered.extend(superseded.drain(before..));
-                over.covered.extend((!counts).then_some(ts));
             }
-            taken += u64::from(counts || volatile);
+            match counts || over.covers(ts, volatile) {
+                true => taken += 1,
+                false => overtaken.push(change.sector + n),
+            }
         }
         taken
     }
@@ -236,7 +253,9 @@ impl Overlay {
                 continue;
             }
             let over = self.sectors.entry(sector).or_default();
-            match over.put(ts, Content::Slot { at, crc: *crc }, superseded) {
+            let counts = over.put(ts, Content::Slot { at, crc: *crc }, false, superseded)
+                || over.covers(ts, false);
+            match counts {
                 true => taken += 1,
                 false => overtaken.push(sector),
             }
