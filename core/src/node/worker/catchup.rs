@@ -31,6 +31,15 @@ struct Sought {
     what: Scan,
 }
 
+impl Sought {
+    /// The same with deleted snapshots that are merged into the volume, from the upper to the lower. The last is scanned first,
+    /// so the lowest is: merging moves slots upwards meanwhile.
+    fn with_merged(self, merged: Vec<Merged>) -> Vec<Sought> {
+        let below = merged.into_iter().map(|m| Sought { first: m.first, count: m.count, ..self });
+        [self, Sought { what: Scan::Marked, ..self }].into_iter().chain(below).collect()
+    }
+}
+
 /// Answers to stale nodes about writes in their absence.
 #[derive(Clone, Default, Hash)]
 pub(super) struct Telling {
@@ -103,9 +112,7 @@ impl Worker {
             {
                 let count = volume.extent_sectors(n);
                 let own = Sought { volume: id, at: first, first, count, what: Scan::Since(since) };
-                let merged = self.merged_into(volume, n).into_iter();
-                queue.extend(merged.map(|m| Sought { first: m.first, count: m.count, ..own }));
-                queue.extend([own, Sought { what: Scan::Marked, ..own }]);
+                queue.extend(own.with_merged(self.merged_into(volume, n)));
             }
         }
         self.telling.scan =
@@ -449,4 +456,20 @@ fn sectors_of(volume: &Volume, extent: usize, node: NodeId) -> Option<Range<u64>
     let column = volume.extents[extent].column_of(node)?;
     let first = volume.extents[extent].columns[column].1;
     Some(first..first + volume.extent_sectors(extent))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A slot that changes hands between two scans moves from a lower space to one that is scanned later.
+    #[test]
+    fn what_is_merged_meanwhile_is_found_in_one_space_or_the_other() {
+        let what = Scan::Since(Timestamp(5));
+        let own = Sought { volume: VolumeId(1), at: 300, first: 300, count: 10, what };
+        let merged = [200, 100].map(|first| Merged { first, count: 10, is_hidden: false });
+        let scanned = own.with_merged(merged.to_vec()).into_iter().rev();
+        let firsts: Vec<u64> = scanned.map(|sought| sought.first).collect();
+        assert_eq!(firsts, [100, 200, 300, 300], "from the lowest space upwards");
+    }
 }
