@@ -42,6 +42,8 @@ pub(super) struct Copies {
     by_age: BTreeSet<Copy>,
     /// Undecided writes that may become copies, and how many sectors each.
     coming: BTreeMap<Timestamp, u64>,
+    /// The last frame of the journal that has had one.
+    last_frame: Option<u64>,
 }
 
 impl Copies {
@@ -161,6 +163,8 @@ impl JournalStore {
         overtaken: &mut Vec<u64>,
     ) -> u64 {
         let mut taken = 0;
+        let frame = self.writes.get(&ts).and_then(|write| write.frame);
+        self.copies.last_frame = self.copies.last_frame.max(frame);
         for (n, sector) in change.sectors().enumerate() {
             if overtaken.contains(&sector) {
                 continue;
@@ -219,7 +223,7 @@ impl JournalStore {
     }
 
     /// Forgets a copy that others have replaced, though this disk has no part in that. If it dies first, it finds the copy
-    /// again, and is told again.
+    /// again, and is told again. Until then [it may have copies](Self::may_have_copies), so later writes replace that one.
     pub fn drop_copy(&mut self, copy: Copy) {
         let gone = self.copies.drop_where(copy.sector..copy.sector + 1, |kept| *kept == copy);
         self.unpin_all(gone);
@@ -261,9 +265,13 @@ impl JournalStore {
         !self.copies.is_empty() && self.journal.used() > self.journal.size() * 5 / 8
     }
 
-    /// Whether there are copies, or undecided writes may become some.
+    /// Whether there are copies, or undecided writes may become some, or the journal still has some that are forgotten:
+    /// after a crash they are found again.
     pub fn may_have_copies(&self) -> bool {
-        !self.copies.is_empty() || !self.copies.coming.is_empty()
+        let is_kept = |frame| self.journal.may_have(frame);
+        !self.copies.is_empty()
+            || !self.copies.coming.is_empty()
+            || self.copies.last_frame.is_some_and(is_kept)
     }
 
     /// Bytes of the copies.

@@ -280,6 +280,11 @@ impl Journal {
         self.tail = (self.tail + leaving) % self.size;
     }
 
+    /// Whether a frame up to this one may be found when the disk is opened next.
+    pub fn may_have(&self, number: u64) -> bool {
+        self.leaving > 0 || self.frames.front().is_some_and(|f| f.number <= number)
+    }
+
     /// Sectors of the frames before this one.
     pub fn taken_before(&self, number: u64) -> u64 {
         self.frames.iter().take_while(|f| f.number < number).map(|f| f.taken).sum()

@@ -17,6 +17,7 @@ use weft_core::store::{Store, StoreBug};
 use weft_core::units::SPACE_SECTORS;
 
 use bench::{Bench, Crash, Order, divided};
+use copies::{COPY, FOLD};
 use script::Act::{self, *};
 use script::{
     SLOT, adding, crowding, discarding, filling, given_back, pinned, prepared_again, script,
@@ -106,6 +107,36 @@ fn copies_that_are_dropped_early_or_in_the_wrong_order_are_found() {
             || cut_off(&script::copied(), Order::First, (usize::MAX, Crash::PowerCut), Some(bug));
         assert!(std::panic::catch_unwind(run).is_err(), "{bug:?}");
     }
+}
+
+/// A copy is forgotten that others have replaced. While the journal has it, it may be found again.
+#[test]
+fn a_forgotten_copy_is_expected_as_long_as_the_journal_has_it() {
+    let mut bench = Bench::new(1, Order::First, None);
+    let copied = [Write(1, 1, COPY, 3), Commit, Release, Rest, Release];
+    let placed = [Write(0, 8, Content, 1), Commit, Checkpoint, Rest, Release];
+    let forget = |bench: &mut Bench| {
+        for copy in bench.store.copies_after(None, usize::MAX) {
+            bench.store.drop_copy(copy);
+        }
+        bench.copies.clear();
+    };
+    assert!(bench.run(&placed) && bench.run(&copied));
+    forget(&mut bench);
+    assert!(bench.store.may_have_copies(), "a crash brings it back");
+    bench.crash(Crash::PowerCut);
+    assert!(bench.rest());
+    assert_eq!(bench.store.copies_after(None, 2).len(), 1);
+    forget(&mut bench);
+    // A later write replaces it.
+    assert!(bench.run(&[Write(1, 1, FOLD, 4), Commit, Release, Rest, Release]));
+    bench.crash(Crash::PowerCut);
+    assert!(bench.rest());
+    bench.compare();
+    for byte in 5..7 {
+        assert!(bench.run(&[Write(2, 1, Content, byte), Commit, Checkpoint, Rest, Release]));
+    }
+    assert!(!bench.store.may_have_copies(), "nothing of it is left");
 }
 
 #[test]
