@@ -229,6 +229,12 @@ impl JournalStore {
         }
     }
 
+    /// Slots that were written up to then may have been given back.
+    #[cfg(test)]
+    pub fn drops_up_to(&mut self, latest: Timestamp) {
+        self.superblock.unplaced.dropped = latest;
+    }
+
     /// Nothing lies below these sectors any more, which were views of others.
     pub(super) fn uncover(&mut self, sectors: Range<u64>) {
         let size = self.superblock.slot().max(1);

@@ -133,6 +133,7 @@ impl Memory {
 pub(super) struct Recalling {
     to: NodeId,
     id: u64,
+    volume: VolumeId,
     happened: Vec<VolumeRange>,
     since: Timestamp,
     /// Sectors to scan next: those of the snapshots below the volume.
@@ -189,7 +190,9 @@ impl Worker {
             } else if self.catchup.will_know() || !self.knows_marks() {
                 Recollection::Undecided
             } else if let Some(left) = self.sectors_to_scan(volume, range, since) {
-                return self.scan_next(Recalling { to: from, id, happened, since, left }, outbox);
+                let to = from;
+                let recalling = Recalling { to, id, volume, happened, since, left };
+                return self.scan_next(recalling, outbox);
             } else {
                 Recollection::Touched
             };
@@ -214,9 +217,7 @@ impl Worker {
         range: VolumeRange,
         since: Timestamp,
     ) -> Option<Vec<Range<u64>>> {
-        let volume = self.map.volumes.get(&id)?;
-        // An empty slot that has been given back took its versions with it.
-        if (volume.is_thin() && self.store.dropped() >= since) || self.catchup.is_asking() {
+        if self.has_dropped(id, since) || self.catchup.is_asking() {
             return None;
         }
         // Writes from before a snapshot are in its address space.
@@ -227,10 +228,20 @@ impl Worker {
         all.iter().all(tells).then_some(all)
     }
 
+    /// Whether an empty slot may have been given back that was written since a time, and took its versions with it.
+    fn has_dropped(&self, id: VolumeId, since: Timestamp) -> bool {
+        let is_thin = self.map.volumes.get(&id).is_none_or(|volume| volume.is_thin());
+        is_thin && self.store.dropped() >= since
+    }
+
     fn scan_next(&mut self, mut recalling: Recalling, outbox: &mut Outbox) {
         let Some(sectors) = recalling.left.pop() else {
-            let Recalling { to, id, happened, .. } = recalling;
-            let recollection = Recollection::Untouched;
+            let Recalling { to, id, volume, happened, since, .. } = recalling;
+            // Meanwhile one may have been given back.
+            let recollection = match self.has_dropped(volume, since) {
+                true => Recollection::Touched,
+                false => Recollection::Untouched,
+            };
             return outbox.send(to, Body::Recalled { id, happened, recollection });
         };
         let (since, count) = (recalling.since, sectors.end - sectors.start);
@@ -298,6 +309,10 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::Attendance;
+    use crate::node::test_bench::{Bench, PEER, UNIT, VOLUME, map};
+    use crate::store::Reached;
+    use crate::units::SPACE_SECTORS;
 
     fn at(micros: u64) -> Timestamp {
         Timestamp::new(micros, NodeId(0))
@@ -347,5 +362,37 @@ mod tests {
         let reaches = |since| memory.reaches(asker(5, 1).id, at(since));
         assert!(!reaches(103), "what was forgotten last is of that time");
         assert!(reaches(104));
+    }
+
+    /// What a thin volume's slot was changed by is not known any more once it has been given back.
+    #[test]
+    fn a_slot_that_is_given_back_during_the_search_may_have_been_written() {
+        for (dropped, is_thin) in [(0, true), (899, true), (900, true), (900, false)] {
+            let mut bench = Bench::new();
+            let mut map = ClusterMap::clone(&map(2, Attendance::default()));
+            let volume = Arc::make_mut(map.volumes.get_mut(&VOLUME).expect("its own"));
+            for (_, sector) in volume.extents.iter_mut().flat_map(|e| &mut e.columns) {
+                *sector += u64::from(is_thin) * 3 * SPACE_SECTORS;
+            }
+            bench.enter(Arc::new(map), at(1));
+            let worker = &mut bench.node.worker;
+            let AnyStore::Journal(store) = &mut worker.store else { unreachable!("it has one") };
+            store.drops_up_to(at(dropped));
+            let range = VolumeRange { offset: 0, len: UNIT };
+            let since = at(900);
+            let begins = worker.sectors_to_scan(VOLUME, range, since).is_some();
+            assert_eq!(begins, !is_thin || dropped < 900, "{dropped}");
+            let (to, id, happened, left) = (PEER, 1, Vec::new(), Vec::new());
+            let search = Recalling { to, id, volume: VOLUME, happened, since, left };
+            let mut outbox = Outbox::new(worker.node, 0);
+            worker.scan_next(search, &mut outbox);
+            let mut out = Vec::new();
+            outbox.finish(Reached::default(), &mut out);
+            bench.take(out);
+            let untouched = |b: &Body| {
+                matches!(b, Body::Recalled { recollection: Recollection::Untouched, .. })
+            };
+            assert_eq!(bench.has_sent(untouched), begins, "{dropped}, {is_thin}");
+        }
     }
 }
