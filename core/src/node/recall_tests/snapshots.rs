@@ -5,7 +5,8 @@ use super::super::*;
 use crate::Buffer;
 use crate::cluster::{Attendance, Snapshot, Volume};
 use crate::order::RequestId;
-use crate::plan::Range;
+use crate::plan::{Part, Range};
+use crate::policy::Ordering;
 use crate::units::{SPACE_SECTORS, VolumeId};
 
 const SNAPSHOT: VolumeId = VolumeId(2);
@@ -81,4 +82,43 @@ fn a_disk_looks_for_writes_below_the_volume_too() {
     assert_eq!(recollects(ClusterMap::clone(&map(3, whole()))), Some(Recollection::Touched));
     let later = with_snapshot(4, whole(), whole());
     assert_eq!(recollects(later), Some(Recollection::Touched));
+}
+
+/// Parity of the volume would go on top of what the snapshot shows, which is not decided yet. Without an order its timestamp
+/// says nothing.
+#[test]
+fn nothing_goes_on_top_of_an_undecided_write_below_a_snapshot() {
+    for (ordering, before) in
+        [(Ordering::None, 100), (Ordering::None, 300), (Ordering::Timestamps, 100)]
+    {
+        let mut bench = Bench::new();
+        let ordered = |mut map: ClusterMap| {
+            for volume in map.volumes.values_mut() {
+                Arc::make_mut(volume).policy.ordering = ordering;
+            }
+            Arc::new(map)
+        };
+        bench.enter(ordered(ClusterMap::clone(&map(2, Attendance::default()))), at(50));
+        // This node has the parity of the third stripe.
+        let range = Range { offset: 4 * UNIT, len: 2 * UNIT };
+        let begin = |bench: &mut Bench, ts| {
+            let data = Buffer::Length(UNIT as usize);
+            let items = vec![Item { stripe: 2, part: Part::Result, data }];
+            bench.hear(PEER, Body::Write { header: header_of(ts, range), items });
+            while bench.disk_works().is_some() {}
+        };
+        let voted = |bench: &Bench, ts| {
+            bench.has_sent(|b| matches!(b, Body::Vote { ts: t, .. } if *t == ts))
+        };
+        let (before, after) = (at(before), at(200));
+        begin(&mut bench, before);
+        assert!(voted(&bench, before));
+        let whole = Attendance::default;
+        bench.enter(ordered(with_snapshot(3, whole(), whole())), at(50));
+        begin(&mut bench, after);
+        assert!(!voted(&bench, after), "{ordering:?}: it may happen yet");
+        bench.hear_with(PEER, vec![Notice::Abort(before)], None);
+        while bench.disk_works().is_some() {}
+        assert!(voted(&bench, after), "{ordering:?}: now it is decided");
+    }
 }

@@ -11,9 +11,9 @@ impl Worker {
     /// until that is decided.
     pub(super) fn undecided_below(&self, ts: Timestamp) -> BTreeSet<Timestamp> {
         let txn = &self.txns[&ts];
-        if txn.ordering == Ordering::None {
-            return BTreeSet::new();
-        }
+        let is_ordered = txn.ordering != Ordering::None;
+        // Without an order a write from before a snapshot may have a later timestamp.
+        let upto = if is_ordered { ts } else { Timestamp(u64::MAX) };
         let overlaps = |earlier: &Participation, range: &Range<u64>| {
             let meets = |r: &Changed| r.sectors.start < range.end && range.start < r.sectors.end;
             earlier.volume == txn.volume
@@ -33,10 +33,10 @@ impl Worker {
         };
         let parity = txn.cells.iter().filter(|c| c.is_parity());
         // Usually nothing earlier is undecided.
-        let meets_any = |c: &Changed| self.admission.must_wait(ts, c.sectors.clone());
+        let meets_any = |c: &Changed| is_ordered && self.admission.must_wait(ts, c.sectors.clone());
         let mut undecided = BTreeSet::new();
         for changed in parity.flat_map(Cell::writes) {
-            undecided.extend(self.undecided_beneath(ts, changed.sectors.clone()));
+            undecided.extend(self.undecided_beneath(upto, changed.sectors.clone()));
             if meets_any(&changed) {
                 undecided.extend(below(changed));
             }
