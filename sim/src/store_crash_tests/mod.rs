@@ -14,7 +14,7 @@ mod views;
 
 use weft_core::store::ChangeKind::Content;
 use weft_core::store::{Store, StoreBug};
-use weft_core::units::SPACE_SECTORS;
+use weft_core::units::{SECTOR, SPACE_SECTORS};
 
 use bench::{Bench, Crash, Order, divided};
 use copies::{COPY, FOLD};
@@ -224,6 +224,31 @@ fn slots_come_back_when_all_of_them_is_discarded() {
     bench.crash(Crash::PowerCut);
     bench.check();
     assert_eq!(Store::dropped(&bench.store), dropped, "it is on the disk");
+}
+
+/// A slot was dropped, and later got the place of one that was placed just then and is dropped since. An undecided write keeps the
+/// journal from forgetting all that.
+#[test]
+fn a_place_that_two_slots_have_had_does_not_bring_back_what_was_dropped() {
+    let mut bench = Bench::of(THIN, 1, Order::First, None);
+    let (first, later) = (11 * SLOT, 2 * SLOT);
+    let before = [Write(first, SLOT, Content, 2), Commit, Release, Rest, Release, Checkpoint, Rest];
+    let pin = [Write(0, 1, Content, 1), Rest, Keep(3 * SLOT)];
+    let placed = [Write(later + 1, 1, Content, 7), Commit, Checkpoint, Rest];
+    let dropped = [Keep(SLOT), Checkpoint, Rest, Keep(script::SLOTS * SLOT)];
+    let again = [Write(first + 1, 1, Content, 9), Commit, Checkpoint, Rest];
+    assert!(bench.run(&[&before[..], &pin, &placed, &dropped, &again].concat()));
+    bench.crash(Crash::ProcessDies);
+    assert!(bench.rest());
+    bench.store.read(7, bench.base + later, SLOT);
+    bench.rest();
+    let (_, bytes, erased) = bench.reads.pop().expect("it is read");
+    assert!(
+        erased.is_empty() && bytes.iter().all(|b| *b == 0),
+        "it was dropped: {}",
+        bytes[SECTOR as usize]
+    );
+    bench.check();
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Replay of the journal: which frames count, and what their entries say.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::super::format::{
     Applied, ChangeHead, Entry, FORGOT, FrameHead, NOWHERE, SUPERBLOCKS, decode_frame, decode_head,
@@ -8,7 +8,7 @@ use super::super::format::{
 use super::super::overlay::Over;
 use super::super::{Change, FormatError, Journal, JournalStore, Reached, Superblock, Write};
 use crate::Buffer;
-use crate::units::{Epoch, NodeId, SECTOR, SECTOR_BYTES};
+use crate::units::{Epoch, NodeId, SECTOR, SECTOR_BYTES, SPACE_SECTORS};
 
 /// A frame that was found: where it begins, in sectors, its head, and its content.
 pub(super) type Found = (u64, FrameHead, Vec<Entry>);
@@ -223,8 +223,7 @@ impl JournalStore {
                 Entry::Apply { sectors, pointers, sums } => {
                     let (dropped, pointers): (Vec<_>, Vec<_>) =
                         pointers.into_iter().partition(|(_, place)| *place == NOWHERE);
-                    let left: BTreeSet<u64> =
-                        dropped.iter().filter_map(|(slot, _)| self.slots.place(*slot)).collect();
+                    let adopted = self.found_adopted(&pointers, &dropped);
                     for (slot, place) in &pointers {
                         self.slots.replay_pointer(*slot, *place);
                     }
@@ -241,10 +240,8 @@ impl JournalStore {
                     }
                     recovery.last.pointers = pointers.into_iter().collect();
                     recovery.last.known = std::mem::take(&mut recovery.known);
-                    let of_slot = |a: &Applied| {
-                        let slot = self.slots.slot_of(a.sector)?;
-                        self.slots.place(slot).filter(|place| left.contains(place))
-                    };
+                    let of_slot =
+                        |a: &Applied| adopted.get(&self.slots.slot_of(a.sector)?).copied();
                     let places: Vec<_> = sectors.iter().map(of_slot).collect();
                     for (applied, place) in sectors.into_iter().zip(places) {
                         match place {
@@ -295,6 +292,21 @@ impl JournalStore {
         let steps = placed.iter().filter_map(|s| recovery.candidates.remove(s)).flatten();
         let names: Vec<_> = steps.flat_map(|(over, ..)| over.names()).collect();
         self.unpin_all(names);
+    }
+
+    /// The slots that changed hands, and their places: those of slots at the same place of other address spaces, which are
+    /// dropped. The owners may be of a later time, when a place was again that of a slot that had been dropped. But nothing had
+    /// been written to a slot that changed hands.
+    fn found_adopted(&self, pointers: &[(u64, u64)], dropped: &[(u64, u64)]) -> BTreeMap<u64, u64> {
+        let in_space = |slot: u64| self.slots.sectors_of(slot).start % SPACE_SECTORS;
+        let left = dropped.iter().filter_map(|(slot, _)| Some((*slot, self.slots.place(*slot)?)));
+        let left: BTreeMap<u64, u64> = left.map(|(slot, place)| (place, slot)).collect();
+        let begun = &self.recovery.as_ref().expect("opening").begun;
+        let is_adopted = |(slot, place): &&(u64, u64)| {
+            let lower = left.get(place).filter(|lower| in_space(**lower) == in_space(*slot));
+            lower.is_some() && begun.next(self.slots.sectors_of(*slot)).is_none()
+        };
+        pointers.iter().filter(is_adopted).copied().collect()
     }
 
     /// This sector is in a slot that changed hands: nothing was placed.
