@@ -30,8 +30,8 @@ pub(super) struct Flattening {
     found: bool,
     /// The clones show nothing of what lies below.
     done: bool,
-    /// It had no places for what it was to copy: how many slots were free then.
-    short: Option<u64>,
+    /// It had no places for what it was to copy: how many slots were free then, and how many were reserved, in use or promised.
+    short: Option<(u64, u64)>,
 }
 
 impl JournalStore {
@@ -80,7 +80,7 @@ impl JournalStore {
     /// The sectors of clones that the next checkpoint is to copy from below.
     pub(super) fn choose_flattened(&mut self) -> Vec<u64> {
         let mut chosen = Vec::new();
-        let waits = self.flattening.short == Some(self.slots.free());
+        let waits = self.flattening.short == Some(self.slots.room());
         if !self.has_to_flatten() || waits || self.superblock.unplaced.are_lost {
             return chosen;
         }
@@ -179,7 +179,7 @@ impl JournalStore {
             merged.given.truncate(merged.given.len() / 2);
         }
         if was_to {
-            self.flattening.short = merged.given.is_empty().then(|| self.slots.free());
+            self.flattening.short = merged.given.is_empty().then(|| self.slots.room());
         }
     }
 }

@@ -12,7 +12,7 @@ mod copies;
 mod script;
 mod views;
 
-use weft_core::store::ChangeKind::Content;
+use weft_core::store::ChangeKind::{Content, Delta};
 use weft_core::store::{Store, StoreBug};
 use weft_core::units::{SECTOR, SPACE_SECTORS};
 
@@ -182,6 +182,18 @@ fn a_volume_becomes_independent_of_its_snapshots_with_a_crash_at_any_operation()
         assert_eq!(slots.placed, 7, "zeros are not copied");
         bench.compare();
     }
+}
+
+/// All slots were promised, and some of them are not any more. As many are free as before.
+#[test]
+fn a_volume_gets_its_copy_when_slots_are_not_promised_any_more() {
+    let mut bench = Bench::of(THIN, 1, Order::First, None);
+    assert!(bench.run(&[Write(0, 4 * SLOT, Content, 1), Commit, Checkpoint, Rest, Release]));
+    let promised = Write(4 * SLOT, 20 * SLOT, Delta, 0);
+    assert!(bench.run(&[Snapshot, promised, Flatten, Checkpoint, Rest, Checkpoint, Rest]));
+    assert!(bench.store.flattens_without_space());
+    assert!(bench.run(&[Abort, Flattened]));
+    bench.compare();
 }
 
 #[test]

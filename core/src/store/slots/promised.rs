@@ -63,6 +63,11 @@ impl Slots {
         self.taken() > self.promised.all
     }
 
+    /// How many slots are free, and how many are reserved, in use, or promised.
+    pub fn room(&self) -> (u64, u64) {
+        (self.free(), self.taken())
+    }
+
     /// Slots that are reserved, in use, or promised.
     fn taken(&self) -> u64 {
         self.promised() + self.places.placed_thin() + self.promised.waiting.len() as u64
