@@ -247,6 +247,15 @@ impl Table {
             self.refused.insert(number);
         }
         let (written, entries) = found.unwrap_or_else(|_| (0, lost_page()));
+        // A crash may have come before the index said that the page was written, and that a sector is marked.
+        let is_newer = self.index.as_ref().is_some_and(|index| match index.known(number) {
+            Known::Never => written > 0,
+            Known::Written(last) => written > last,
+            Known::Nothing => false,
+        });
+        if is_newer {
+            self.dirty.insert(number);
+        }
         if entries.iter().any(|e| e.state == State::Marked) {
             self.marked.insert(number);
         }
