@@ -56,6 +56,8 @@ mod store_crash_tests;
 #[cfg(test)]
 mod store_damage_tests;
 #[cfg(test)]
+mod store_mixed_tests;
+#[cfg(test)]
 mod store_tests;
 #[cfg(test)]
 mod store_unlogged_tests;

@@ -10,7 +10,7 @@ use weft_core::store::ChangeKind::{self, Content, Delta, Mark};
 use weft_core::store::{
     Change, DiskOp, Event, JournalStore, Reached, Scan, Store, StoreBug, StoreConfig, Superblock,
 };
-use weft_core::units::{NodeId, SECTOR, SPACE_SECTORS, Timestamp};
+use weft_core::units::{LAST_THIN, NodeId, SECTOR, SPACE_SECTORS, Timestamp, thin_space};
 
 use super::copies::FOLD;
 use super::script::Act::{self, *};
@@ -60,6 +60,8 @@ pub(super) struct Bench {
     /// The epoch that its node entered when the disk was opened last.
     life: u64,
     writes: BTreeMap<Timestamp, Written>,
+    /// A write of a space that no other uses, undecided all the time: it keeps the journal from forgetting.
+    pin: Option<Timestamp>,
     /// What aborted last, and whether the journal says so.
     aborted: Option<(Timestamp, Changes, bool)>,
     /// What fills each sector, and the last write of it; no byte if it is marked.
@@ -126,7 +128,24 @@ impl Bench {
 
     /// The same, for a volume whose first sector has this number.
     pub(super) fn of(base: u64, seed: u64, order: Order, bug: Option<StoreBug>) -> Bench {
-        let divided = divided();
+        Bench::on(divided(), base, seed, order, bug)
+    }
+
+    /// One whose journal cannot forget, and has room for all of a script.
+    pub(super) fn pinned(base: u64, seed: u64, order: Order) -> Bench {
+        let divided = Superblock { journal: Superblock::LEAST_JOURNAL, ..divided() };
+        let mut bench = Bench::on(divided, base, seed, order, None);
+        let ts = Timestamp::new(1 << 40, NodeId(0));
+        let data = Buffer::from(vec![1; SECTOR as usize]);
+        let sector = thin_space(LAST_THIN);
+        let change = Change { sector, kind: Content, data };
+        bench.pin = Some(ts);
+        bench.store.prepare(ts, Vec::new(), vec![change], true);
+        bench.rest();
+        bench
+    }
+
+    fn on(divided: Superblock, base: u64, seed: u64, order: Order, bug: Option<StoreBug>) -> Bench {
         let mut disk = SimDisk::new(divided.sectors());
         JournalStore::format(&divided).for_each(|op| disk.apply_now(op));
         let config = StoreConfig {
@@ -153,6 +172,7 @@ impl Bench {
             clock: 10,
             life: 0,
             writes: BTreeMap::new(),
+            pin: None,
             aborted: None,
             content: BTreeMap::new(),
             emptied: BTreeMap::new(),
@@ -452,6 +472,7 @@ impl Bench {
 
     fn hear(&mut self, event: Event) {
         match event {
+            Event::Prepared(ts) if self.pin == Some(ts) => {}
             Event::Prepared(ts) => {
                 self.heard = self.store.reached();
                 let write = self.writes.get_mut(&ts).expect("it was asked");
@@ -536,6 +557,10 @@ impl Bench {
         assert!(self.open, "it is opened");
         self.keep_all();
         self.compare();
+        // The journal may forget now.
+        if let Some(ts) = self.pin.take() {
+            self.store.outcome(ts, false);
+        }
         self.come_to_an_end();
         self.compare();
         self.fold_all();

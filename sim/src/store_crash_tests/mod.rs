@@ -184,6 +184,30 @@ fn a_volume_becomes_independent_of_its_snapshots_with_a_crash_at_any_operation()
     }
 }
 
+/// The same while the journal cannot forget: all of it is replayed.
+#[test]
+fn snapshots_are_merged_and_copied_while_the_journal_cannot_forget_with_a_crash_at_any_operation() {
+    let scripts = [script::snapshots(), script::flattening(true), given_back(), script::cut_off()];
+    for (n, acts) in scripts.into_iter().enumerate() {
+        for at in 0.. {
+            let crash = CRASHES[at % 3];
+            let _where = Where(format!("script {n}, {crash:?} at operation {at}"));
+            let mut bench = Bench::pinned(THIN, at as u64, ORDERS[at / 3 % 3]);
+            bench.left = Some(at);
+            let ended = bench.run(&acts);
+            bench.left = None;
+            if !ended {
+                bench.crash(crash);
+            }
+            bench.check();
+            if ended {
+                assert!(at > 50, "{at}");
+                break;
+            }
+        }
+    }
+}
+
 /// All slots were promised, and some of them are not any more. As many are free as before.
 #[test]
 fn a_volume_gets_its_copy_when_slots_are_not_promised_any_more() {
