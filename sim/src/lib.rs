@@ -17,6 +17,8 @@ mod checked;
 #[cfg(test)]
 mod controlled_tests;
 #[cfg(test)]
+mod copied_tests;
+#[cfg(test)]
 mod cut_rebuild_tests;
 mod damage;
 pub mod disk;

@@ -108,6 +108,12 @@ impl Copies {
     fn is_over(&self) -> bool {
         self.waits && self.on.is_empty()
     }
+
+    /// Whether a change waits for folds that shows a volume.
+    fn delay_any_of(&self, id: VolumeId) -> bool {
+        let of = BTreeSet::from([id]);
+        self.changes.iter().any(|change| change.shows_any(&of))
+    }
 }
 
 /// The holder of the map.

@@ -227,7 +227,7 @@ impl Authority {
     /// is back, and may be one that others need to recover. With anything to write it goes on without them
     /// ([`MemberReport::Wake`]).
     ///
-    /// A volume whose columns must be moved or rebuilt does not rest.
+    /// A volume whose columns must be moved or rebuilt does not rest, nor one whose snapshot waits until copies are folded.
     fn may_rest(&self, volume: &Volume, a: &Attendance, findings: &Findings<'_>) -> bool {
         let map = &self.next;
         let nodes = volume.nodes();
@@ -236,6 +236,7 @@ impl Authority {
         let whole = |e: &Extent| e.filling.is_empty() && e.leaving.is_empty();
         findings.idle
             && !self.wakes
+            && !self.copies.delay_any_of(volume.id)
             && volume.policy.is_journaled()
             && nodes.iter().any(|n| !findings.members.contains(n))
             && (a.away.is_empty() && a.stale_since.is_empty() && a.forgot.is_empty())

@@ -142,7 +142,7 @@ impl Worker {
                 };
                 if is_due
                     && self.folding.in_progress(now) < most
-                    && self.leads(&placed, first, is_pressed || wanted)
+                    && self.leads(&placed, first, (wanted, is_pressed))
                 {
                     self.ask_fold(&placed, &run, now);
                 }
@@ -192,8 +192,9 @@ impl Worker {
             && !columns.iter().any(|c| self.map.behind_since(volume, extent, c.0).is_some())
     }
 
-    /// Whether this node folds a copy.
-    fn leads(&self, placed: &Placed, copy: Copy, is_awaited: bool) -> bool {
+    /// Whether this node folds a copy: something waits for it (`wanted`), or copies take much of the journal (`pressed`), or it is
+    /// this node's turn. Of a volume that rests only needed copies are folded, since that wakes it.
+    fn leads(&self, placed: &Placed, copy: Copy, (wanted, pressed): (bool, bool)) -> bool {
         let (volume, stripe) = (&placed.volume, placed.stripe);
         let (g, extent) = (&volume.geometry, volume.extent_of(stripe));
         let lost = self.map.lost(volume, extent);
@@ -202,10 +203,11 @@ impl Worker {
             !lost.contains(column) && self.map.behind_since(volume, extent, node).is_none()
         };
         let is_known = !self.is_stale(copy.sector..copy.sector + 1);
-        if !is_known || self.map.is_asleep(volume) {
+        let wakes = || self.map.rests(volume) && (wanted || self.store.waits_for_folds());
+        if !is_known || (self.map.is_asleep(volume) && !wakes()) {
             return false;
         }
-        if placed.is_own || is_awaited {
+        if placed.is_own || wanted || pressed {
             return true;
         }
         let unit = usize::from(copy.kept.unit);

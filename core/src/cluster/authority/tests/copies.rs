@@ -54,3 +54,19 @@ fn a_volume_that_copies_writes_takes_no_snapshot() {
         Timing::Copied;
     assert!(map.check_snapshot(VolumeId(1), "s").is_err());
 }
+
+/// Nothing is folded while it rests, and nobody may ever write to it.
+#[test]
+fn a_volume_that_rests_wakes_for_a_snapshot_that_waits_for_folds() {
+    let mut a = started("raid5", 3, 1);
+    let idle = |a: &mut Authority, input: AuthorityInput| {
+        change_said(false, &knows_nothing, (&[], &COPIED), a, input, 20).unwrap()
+    };
+    let map = idle(&mut a, AuthorityInput::NodeDown(NodeId(2)));
+    assert!(map.rests(volume(&map)));
+    let take = Change::TakeSnapshots(vec![VolumeId(1)], "s".to_string(), 9);
+    let map = idle(&mut a, take.into());
+    assert!(map.volumes.len() == 1 && !map.is_asleep(volume(&map)));
+    assert!(folded(&mut a, 0, 30).is_none());
+    assert_eq!(folded(&mut a, 1, 30).unwrap().volumes.len(), 2);
+}
