@@ -119,6 +119,25 @@ fn what_is_copied_is_read_without_the_disk_of_its_data_while_nobody_writes() {
     assert!(array.world.now() - began < 1_000 * MILLIS, "{}", array.world.now() - began);
 }
 
+/// The snapshot would have none of them, nor would the volume, which goes on in another space.
+#[test]
+fn no_snapshot_is_taken_while_the_disks_with_copies_are_away() {
+    let mut array = Array::new();
+    array.copy(0, 2);
+    let holders = [array.node(false), array.node(true)];
+    holders.iter().for_each(|node| array.world.kill(*node, false));
+    array.pass(2_000);
+    let immediate = PolicyChange::to([Setting::Redundancy(Timing::Immediate)]);
+    array.world.change(Change::SetPolicy(VOLUME, immediate));
+    array.pass(1_000);
+    assert!(!array.volume().copies());
+    array.world.change(Change::TakeSnapshots(vec![VOLUME], "a".to_string(), 0));
+    array.pass(1_000);
+    holders.iter().for_each(|node| array.world.start_node(*node));
+    array.pass(4_000);
+    assert_eq!(array.read(0), 2);
+}
+
 /// Nobody writes, so what the snapshot waits for did not happen.
 #[test]
 fn a_snapshot_of_a_volume_that_rests_is_taken_when_copies_are_folded() {

@@ -21,6 +21,27 @@ impl Trial {
         }
     }
 
+    /// Volumes copy no more writes, so that this snapshot of them can be taken. Copies may be on disks that are away then, and
+    /// nowhere else.
+    pub(super) fn end_copies(&mut self, of: &[VolumeId], snapshot: &Change) {
+        let away = self.beyond.bool();
+        while away && self.down.len() <= self.most_down {
+            self.die_beyond();
+        }
+        self.step_beyond(2000);
+        for id in of.iter().copied() {
+            let to = PolicyChange::to([Setting::Redundancy(Timing::Immediate)]);
+            self.change(&Change::SetPolicy(id, to), |w| !w.map().volumes[&id].copies());
+        }
+        self.world.change(snapshot.clone());
+        self.step_beyond(400);
+        if away {
+            for node in std::mem::take(&mut self.down) {
+                self.return_beyond(node);
+            }
+        }
+    }
+
     /// Nodes die and come back in any order while hosts write.
     fn die_and_return(&mut self, change: Option<&Change>) {
         let most = (self.most_down + BEYOND).min(self.nodes - 1);

@@ -27,6 +27,8 @@ pub(super) struct Draws {
     pub(super) beyond: bool,
     /// The two volumes have different layouts, so that one may sleep while the other goes on.
     pub(super) differ: bool,
+    /// Small writes to volumes are copied before their first snapshot.
+    pub(super) copies: bool,
     /// In the end nodes are down two at a time, if the layouts bear that.
     pub(super) pairs: bool,
 }
@@ -45,8 +47,14 @@ impl Draws {
             local,
             beyond: seed % 3 == 2 && !tight && !damages,
             differ: seed % 6 == 5 && !local,
+            copies: false,
             pairs: true,
         }
+    }
+
+    /// The same with copied writes, which go with timestamps only. Nothing is imported into a volume that has any.
+    pub(super) fn with_copies(seed: u64) -> Draws {
+        Draws { copies: true, imports: false, orders: false, ..Draws::of(seed) }
     }
 
     /// As it was before views were compared.
@@ -60,6 +68,7 @@ impl Draws {
         local: false,
         beyond: false,
         differ: false,
+        copies: false,
         pairs: false,
     };
 

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 
 use fastrand::Rng;
 use weft_core::Buffer;
-use weft_core::cluster::{Change, Place as Room, Volume, place_thin, place_volume};
+use weft_core::cluster::{Change, Place as Room, PolicyChange, Volume, place_thin, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{Bug, HostData, HostError, HostOp, NodeConfig};
 use weft_core::order::Ordering;
 use weft_core::plan::Range;
+use weft_core::policy::{Setting, Timing};
 use weft_core::units::{MILLIS, NodeId, SECTOR, VolumeId, thin_space};
 
 use crate::world::World;
@@ -95,7 +96,7 @@ impl Trial {
             bug,
             ..NodeConfig::default()
         };
-        let mut bears = 1;
+        let (mut bears, mut beyond) = (1, Rng::with_seed(seed ^ 0xbe_1017));
         let (sectors, journal) = if draws.tight { (TIGHT, 256) } else { (6000, 512) };
         let (layout, width, nodes) = draws.layout(&mut rng, seed);
         let second = if draws.differ { LAYOUTS[seed as usize / 6 % 5] } else { (layout, width) };
@@ -104,6 +105,11 @@ impl Trial {
             let mut all = volumes(&mut rng, layouts, nodes, data, draws.tight);
             for volume in all.iter_mut().filter(|_| draws.orders) {
                 volume.policy.ordering = ORDERINGS[rng.usize(0..ORDERINGS.len())];
+            }
+            for volume in all.iter_mut().filter(|_| draws.copies) {
+                let redundancy = &mut volume.policy.redundancy;
+                (redundancy.timing, redundancy.idle) =
+                    (Timing::Copied, (10 * MILLIS) << beyond.u64(0..9));
             }
             let borne = |v: &Volume| v.geometry.any_losses();
             bears = all.iter().map(borne).min().unwrap_or(1).max(1);
@@ -116,7 +122,7 @@ impl Trial {
             world,
             nodes,
             rng,
-            beyond: Rng::with_seed(seed ^ 0xbe_1017),
+            beyond,
             next: 0,
             names: 0,
             models,
@@ -308,6 +314,9 @@ impl Trial {
         self.tell(|| format!("{name} of {of:?}"));
         self.taking = Some(Taking { name: name.clone(), of: of.clone(), seen });
         let change = Change::TakeSnapshots(of.clone(), name.clone(), 0);
+        if of.iter().any(|id| self.world.map().volumes[id].copies()) {
+            self.end_copies(&of, &change);
+        }
         if self.draws.flattens && !self.down.is_empty() && self.rng.bool() {
             self.come_back_under_writes();
         }
@@ -498,16 +507,27 @@ impl Trial {
     }
 }
 
+/// Those that the environment names.
+fn chosen_seeds() -> Option<std::ops::Range<u64>> {
+    let chosen = std::env::var("WEFT_SEEDS").ok()?;
+    let (from, to) = chosen.split_once("..")?;
+    Some(from.parse().ok()?..to.parse().ok()?)
+}
+
 #[test]
 fn every_view_shows_its_history() {
-    let chosen = std::env::var("WEFT_SEEDS").ok();
-    let chosen = chosen.and_then(|text| {
-        let (from, to) = text.split_once("..")?;
-        Some(from.parse().ok()?..to.parse().ok()?)
-    });
-    for seed in chosen.unwrap_or(0..40) {
+    for seed in chosen_seeds().unwrap_or(0..40) {
         println!("seed {seed}");
         Trial::new(seed, None).run();
+    }
+}
+
+/// Copies that are not folded when a snapshot is taken belong to it, wherever they are.
+#[test]
+fn every_view_shows_copied_writes() {
+    for seed in chosen_seeds().unwrap_or(0..12) {
+        println!("seed {seed}");
+        Trial::of(seed, Draws::with_copies(seed), None).run();
     }
 }
 

@@ -65,6 +65,7 @@ impl Authority {
                 self.copies.changes.push(change.clone());
                 continue;
             }
+            let change = &self.without_sleeping(change, findings);
             if !is_void(change, &self.next, members) {
                 change.apply(&mut self.next);
                 fault::changed(self.absences.bug, change, &mut self.next);
@@ -119,6 +120,30 @@ impl Authority {
             a.times_away.retain(|n, _| nodes.contains(n));
             *a != Attendance::default()
         });
+    }
+
+    /// A change, without snapshots of volumes that will sleep. The map in force does not know yet which nodes have just gone.
+    fn without_sleeping(&self, change: &Change, findings: &Findings<'_>) -> Change {
+        let sleeps = |id: &VolumeId| {
+            let a = self.next.attendance.get(id);
+            let is_away = |n: NodeId| {
+                !findings.members.contains(&n)
+                    || findings.forgot.contains(&n)
+                    || a.is_some_and(|a| a.is_missing_or_behind(n))
+            };
+            let volume = self.next.volumes.get(id);
+            volume.is_some_and(|v| v.may_have_copies() && v.is_lost_with(is_away))
+        };
+        match change {
+            Change::TakeSnapshots(of, name, taken) if of.iter().any(sleeps) => {
+                Change::TakeSnapshots(Vec::new(), name.clone(), *taken)
+            }
+            Change::TakeScheduled(due, taken) => {
+                let due = due.iter().filter(|(id, _)| !sleeps(id));
+                Change::TakeScheduled(due.copied().collect(), *taken)
+            }
+            _ => change.clone(),
+        }
     }
 
     /// Takes reports of nodes that have caught up on volumes. This comes before the changes: reports name volumes of the map in

@@ -82,7 +82,7 @@ impl Attendance {
         });
     }
 
-    fn is_missing_or_behind(&self, node: NodeId) -> bool {
+    pub(in crate::cluster) fn is_missing_or_behind(&self, node: NodeId) -> bool {
         self.away.contains(&node)
             || self.stale_since.contains_key(&node)
             || self.forgot.contains(&node)

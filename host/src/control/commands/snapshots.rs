@@ -144,6 +144,9 @@ pub(super) fn refused(why: ViewError, volume: &Volume, to: &str) -> Error {
             "snapshots need parity that is computed with each write, and parity of volume '{name}' is computed later; \
              `weft volume set {name} redundancy=immediate` ends that"
         ),
+        ViewError::Sleeps => format!(
+            "volume '{name}' lacks more disks than its layout can lose; bring their nodes back first (`weft status`)"
+        ),
         ViewError::TooMany => format!(
             "volume '{name}' has as many snapshots as a volume can have, {MOST_SNAPSHOTS}; delete some first"
         ),

@@ -1,7 +1,7 @@
 //! What waits until copies of small writes are folded.
 
 use super::*;
-use crate::policy::Timing;
+use crate::policy::{Every, Timing};
 
 const COPIED: [VolumeId; 1] = [VolumeId(1)];
 
@@ -53,6 +53,43 @@ fn a_volume_that_copies_writes_takes_no_snapshot() {
     Arc::make_mut(map.volumes.get_mut(&VolumeId(1)).unwrap()).policy.redundancy.timing =
         Timing::Copied;
     assert!(map.check_snapshot(VolumeId(1), "s").is_err());
+}
+
+/// They may have copies of it. The snapshot would not show these, and the volume goes on in another space.
+#[test]
+fn no_snapshot_is_taken_of_a_volume_that_sleeps() {
+    let take = || Change::TakeSnapshots(vec![VolumeId(1)], "s".to_string(), 9);
+    let scheduled = Change::TakeScheduled(vec![(VolumeId(1), Every::Hour)], 9);
+    for change_of in [take(), scheduled] {
+        let mut a = started("raid5", 3, 1);
+        change(&mut a, AuthorityInput::NodeDown(NodeId(1)), 20);
+        change(&mut a, AuthorityInput::NodeDown(NodeId(2)), 21);
+        assert!(a.map().lacks_nodes(volume(a.map())));
+        let map = change(&mut a, change_of.clone(), 30).unwrap();
+        assert_eq!(map.volumes.len(), 1);
+        change(&mut a, AuthorityInput::NodeUp(arrival(2, 1)), 40);
+        let map = change(&mut a, change_of.clone(), 50).unwrap();
+        assert_eq!(map.volumes.len(), 2, "no more is away than the layout bears");
+        // They go while it is being taken.
+        let mut a = started("raid5", 3, 1);
+        let mut out = Vec::new();
+        a.handle(change_of.into(), &mut out);
+        a.handle(AuthorityInput::NodeDown(NodeId(1)), &mut out);
+        let map = change(&mut a, AuthorityInput::NodeDown(NodeId(2)), 20).unwrap();
+        assert_eq!(map.volumes.len(), 1);
+    }
+    // Over a snapshot it does not copy.
+    let mut a = started("raid5", 3, 1);
+    a.map.next_volume = 2;
+    change(&mut a, take(), 20);
+    change(&mut a, AuthorityInput::NodeDown(NodeId(1)), 30);
+    change(&mut a, AuthorityInput::NodeDown(NodeId(2)), 40);
+    let again = Change::TakeSnapshots(vec![VolumeId(1)], "t".to_string(), 9);
+    assert_eq!(change(&mut a, again, 50).unwrap().volumes.len(), 3);
+    let mut a = started("raid0", 3, 1);
+    change(&mut a, AuthorityInput::NodeDown(NodeId(1)), 20);
+    let map = change(&mut a, take(), 30).unwrap();
+    assert_eq!(map.volumes.len(), 2, "nothing of it was ever copied");
 }
 
 /// Nothing is folded while it rests, and nobody may ever write to it.
