@@ -32,6 +32,14 @@ pub(super) fn accepting(volume: &Volume, range: Range, request: u64) -> Vec<Job>
     units.map(job).collect()
 }
 
+/// Whether a job is cut as deferred parity needs it. It is not if its volume, or a range of it, has chosen that since.
+fn is_cut(job: &Job, volume: &Volume) -> bool {
+    let What::Write(range, _) = job.what else { return true };
+    let (g, stripe) = (&volume.geometry, job.what.first_stripe(volume));
+    range.end() <= volume.redundancy_end(stripe) * g.stripe_bytes()
+        && plan::cut(g, &volume.policy_at(stripe), range).len() <= 1
+}
+
 impl Originator {
     /// The deferred parities of an attempt at a job. There are none while a disk of the extent is lost or stale,
     /// because parity determines its content, nor while one may be lost soon.
@@ -54,7 +62,7 @@ impl Originator {
                 plan::waiting(&volume.geometry, &volume.policy_at(job.what.first_stripe(volume)))
             }
         };
-        if !job.must_wait && self.meets_unwilling(job, volume, now) {
+        if !job.must_wait && (!is_cut(job, volume) || self.meets_unwilling(job, volume, now)) {
             return ColumnSet::EMPTY;
         }
         let stripe = job.what.first_stripe(volume);
@@ -110,12 +118,6 @@ impl Originator {
         let What::Write(range, _) = job.what else { return true };
         if !volume.has_one_account() {
             return true;
-        }
-        let g = &volume.geometry;
-        let policy = volume.policy_at(job.what.first_stripe(volume));
-        // It was not cut, since nothing was to be deferred.
-        if plan::cuts_at_units(g, &policy) && plan::cut(g, &policy, range).len() > 1 {
-            return false;
         }
         let txns = &self.txns;
         self.accounts.keep_coming(volume.id, |ts| txns.contains_key(&ts));
@@ -280,3 +282,6 @@ impl Originator {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
