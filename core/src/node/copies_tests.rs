@@ -37,10 +37,10 @@ fn copied(epoch: Epoch, attendance: Attendance) -> Arc<ClusterMap> {
 
 /// Of the first stripe this node's disk has data, of the third the parity.
 const OF_FIRST_STRIPE: Range = Range { offset: 0, len: UNIT };
-const OF_THIRD_STRIPE: Range = Range { offset: 4 * UNIT, len: UNIT };
+pub(super) const OF_THIRD_STRIPE: Range = Range { offset: 4 * UNIT, len: UNIT };
 
 /// A node that has a copy of the first unit of a stripe, written at 50.
-fn with_a_copy(range: Range) -> Bench {
+pub(super) fn with_a_copy(range: Range) -> Bench {
     let mut bench = Bench::new();
     bench.enter(copied(2, Attendance::default()), at(1));
     let stripe = range.offset / (2 * UNIT);
@@ -98,4 +98,54 @@ fn what_waits_for_folds_does_not_keep_them_from_happening() {
     let fold = Header { task, ..header_of(at(80), OF_THIRD_STRIPE) };
     bench.hear(PEER, Body::Write { header: fold, items: vec![] });
     assert!(!bench.has_sent(vote_on(80, Refusal::Late(at(90)))), "{:?}", bench.sent);
+}
+
+/// A drain or a snapshot waited for it for ever.
+#[test]
+fn who_said_that_it_has_copies_reports_when_it_has_none_any_more() {
+    let mut bench = Bench::new();
+    bench.enter(copied(2, Attendance::default()), at(1));
+    bench.begin_write_of(at(40), 0, Range { offset: 0, len: 2 * UNIT });
+    while bench.disk_works().is_some() {}
+    bench.hear_with(PEER, vec![Notice::Commit(at(40))], None);
+    while bench.disk_works().is_some() {}
+    // The journal is being written, so the copy waits for its turn.
+    let of_fourth_stripe = Range { offset: 6 * UNIT, len: 2 * UNIT };
+    let item = |stripe| Item { stripe, part: Part::New, data: Buffer::Length(UNIT as usize) };
+    let body = Body::Write { header: header_of(at(45), of_fourth_stripe), items: vec![item(3)] };
+    bench.hear(PEER, body);
+    let header = Header { waits: Waits::COPIED, ..header_of(at(50), OF_FIRST_STRIPE) };
+    bench.hear(PEER, Body::Write { header, items: vec![item(0)] });
+    assert_eq!(bench.node.worker.copied_volumes(), [VOLUME]);
+    bench.handle(Input::Map(MapMessage::Freeze { epoch: 3 }));
+    let said =
+        |r: &MemberReport| matches!(r, MemberReport::Frozen { copied, .. } if *copied == [VOLUME]);
+    assert!(bench.reports.iter().any(said), "{:?}", bench.reports);
+    bench.enter(copied(3, Attendance::default()), at(60));
+    while bench.disk_works().is_some() {}
+    bench.handle(Input::Timer(Timer::Tick));
+    assert!(bench.node.worker.copied_volumes().is_empty());
+    let folded = |r: &MemberReport| matches!(r, MemberReport::Folded { epoch: 3 });
+    assert!(bench.reports.iter().any(folded), "{:?}", bench.reports);
+}
+
+/// Whatever waits for folds of other volumes goes on without it.
+#[test]
+fn copies_that_cannot_be_folded_are_not_waited_for() {
+    let mut bench = with_a_copy(OF_FIRST_STRIPE);
+    bench.handle(Input::Map(MapMessage::Freeze { epoch: 3 }));
+    let mut asleep = ClusterMap::clone(&copied(3, Attendance::default()));
+    for node in [PEER, THIRD] {
+        asleep.nodes[usize::from(node.0)].up = false;
+    }
+    bench.enter(Arc::new(asleep), at(60));
+    bench.handle(Input::Timer(Timer::Tick));
+    let has_said = |b: &Bench, of: Epoch| {
+        b.reports.iter().any(|r| matches!(r, MemberReport::Folded { epoch } if *epoch == of))
+    };
+    assert!(!has_said(&bench, 3), "there was nothing to fold");
+    bench.handle(Input::Map(MapMessage::Freeze { epoch: 4 }));
+    bench.enter(copied(4, Attendance::default()), at(70));
+    bench.handle(Input::Timer(Timer::Tick));
+    assert!(!has_said(&bench, 4), "its copy can be folded");
 }

@@ -474,7 +474,7 @@ impl Node {
                     || self.worker.oldest_unsettled().is_some();
                 let (memory, heard) = (self.memory(), self.outbox.witness.known());
                 let exposed = self.worker.may_be_exposed();
-                let copied = self.worker.copied_volumes();
+                let copied = self.worker.say_copied();
                 self.outbox.report(MemberReport::Frozen {
                     epoch,
                     oldest,

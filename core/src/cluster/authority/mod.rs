@@ -344,8 +344,8 @@ impl Authority {
         let looked_at = &fresh.map(|(node, _)| *node).collect();
         let exposed = &frozen.values().flat_map(|f| f.exposed.iter().copied()).collect();
         let copied = &frozen.values().flat_map(|f| f.copied.iter().copied()).collect();
-        let on = frozen.iter().filter(|(_, f)| !f.copied.is_empty()).map(|(node, _)| *node);
-        self.copies = Copies { on: on.collect(), ..Copies::default() };
+        let copied_on: Vec<_> = frozen.iter().map(|(node, f)| (*node, f.copied.clone())).collect();
+        self.copies = Copies::default();
         let written = &frozen.iter().map(|(node, f)| (*node, f.written)).collect();
         let members = &members;
         let kept = |node: NodeId| known_of(node, &self.map, frozen).collect::<Vec<_>>();
@@ -362,6 +362,12 @@ impl Authority {
             copied,
         });
         self.keep_reached(reached);
+        // Copies of volumes that sleep are not folded; those that a change waits for do not sleep if they can go on.
+        let can_fold = |id: &VolumeId| {
+            self.next.volumes.get(id).is_none_or(|volume| !self.next.is_asleep(volume))
+        };
+        let on = copied_on.into_iter().filter(|(_, copied)| copied.iter().any(can_fold));
+        self.copies.on = on.map(|(node, _)| node).collect();
         self.phase = Phase::Storing { floor, made: self.changes.len() };
         out.push(AuthorityOutput::Store(Arc::new(self.next.clone())));
     }

@@ -280,9 +280,22 @@ impl Worker {
         coming.chain(held).collect::<BTreeSet<VolumeId>>().into_iter().collect()
     }
 
-    /// Reports that no copies are left, if there were some when this epoch began.
+    /// The same for the authority, when this node stops for a new epoch.
+    pub fn say_copied(&mut self) -> Vec<VolumeId> {
+        let copied = self.copied_volumes();
+        self.folding.is_said(copied.clone());
+        copied
+    }
+
+    /// Whether copies of a volume will be folded in this epoch: it does not sleep. Of one that is gone there will be none.
+    pub(super) fn folds_copies_of(&self, id: VolumeId) -> bool {
+        self.map.volumes.get(&id).is_none_or(|volume| !self.map.is_asleep(volume))
+    }
+
+    /// Reports that no copies are left that can be folded, if there were some when this node stopped for this epoch.
     pub(super) fn report_folded(&mut self, outbox: &mut Outbox) {
-        if self.folding.had_some() && self.copied_volumes().is_empty() {
+        let any = |w: &Worker| w.copied_volumes().into_iter().any(|id| w.folds_copies_of(id));
+        if self.folding.had_some() && !any(self) {
             self.folding.is_reported();
             outbox.report(MemberReport::Folded { epoch: self.map.epoch });
         }

@@ -89,7 +89,9 @@ pub(super) struct Folding {
     longest_pause: Option<Nanos>,
     /// A disk had no space for a fold: until when none is asked for, and how long that is.
     full: Option<(Nanos, Nanos)>,
-    /// Whether there were copies when this epoch began, and the authority has not been told that none is left.
+    /// The volumes with copies when this node last stopped for a new epoch.
+    said: Vec<VolumeId>,
+    /// Whether any of them can be folded in the epoch in force, and the authority has not been told that none is left.
     had_some: bool,
 }
 
@@ -286,6 +288,17 @@ impl Folding {
     /// Whether there were copies, and the authority does not know that none is left.
     pub fn had_some(&self) -> bool {
         self.had_some
+    }
+
+    /// The node stops for a new epoch, and says which volumes have copies. Those that wait for the journal are dropped when
+    /// it enters.
+    pub fn is_said(&mut self, copied: Vec<VolumeId>) {
+        self.said = copied;
+    }
+
+    /// The volumes that it has named.
+    pub fn said(&self) -> &[VolumeId] {
+        &self.said
     }
 
     /// The authority is told that none is left.

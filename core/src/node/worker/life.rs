@@ -117,8 +117,8 @@ impl Worker {
         self.inquiries.clear();
         self.filling.look_anew();
         self.refreshing.enter();
-        let has_copies = !self.copied_volumes().is_empty();
-        self.folding.enter(has_copies);
+        let had_some = self.folding.said().iter().any(|id| self.folds_copies_of(*id));
+        self.folding.enter(had_some);
         self.into_parity.enter(floor);
         let views = self.views.clone();
         self.enter_views();

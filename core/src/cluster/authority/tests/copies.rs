@@ -107,3 +107,50 @@ fn a_volume_that_rests_wakes_for_a_snapshot_that_waits_for_folds() {
     assert!(folded(&mut a, 0, 30).is_none());
     assert_eq!(folded(&mut a, 1, 30).unwrap().volumes.len(), 2);
 }
+
+/// Those of a volume that sleeps are not folded before its nodes are back. Others did not wait for their own alone.
+#[test]
+fn what_waits_for_folds_does_not_wait_for_volumes_that_sleep() {
+    let mut a = started("rs:2+1", 6, 1);
+    let first = columns(a.map());
+    let others: Vec<NodeId> = (0..6).map(NodeId).filter(|n| !first.contains(n)).collect();
+    let places = others.iter().map(|n| (*n, 0)).collect();
+    let extents = vec![Extent::new(0, places)];
+    let second =
+        Volume { id: VolumeId(2), name: "w".to_string(), extents, ..volume(a.map()).clone() };
+    change(&mut a, Change::AddVolume(Arc::new(second)), 15);
+    for node in &others[1..] {
+        change(&mut a, AuthorityInput::NodeDown(*node), 20);
+    }
+    assert!(a.map().is_asleep(&a.map().volumes[&VolumeId(2)]));
+    let mut out = Vec::new();
+    let take = Change::TakeSnapshots(vec![VolumeId(1)], "s".to_string(), 9);
+    a.handle(take.into(), &mut out);
+    let epoch = a.map().epoch + 1;
+    for node in first.iter().chain(&others[..1]) {
+        let copied = vec![if first.contains(node) { VolumeId(1) } else { VolumeId(2) }];
+        let (oldest, clock, written, busy) = (at(29), at(30), at(30), true);
+        let (memory, heard) = knows_nothing(*node);
+        let exposed = Vec::new();
+        let said = MemberReport::Frozen {
+            epoch,
+            oldest,
+            clock,
+            written,
+            busy,
+            memory,
+            heard,
+            exposed,
+            copied,
+        };
+        a.handle(AuthorityInput::Report(*node, said), &mut out);
+    }
+    a.handle(AuthorityInput::Stored(epoch), &mut out);
+    assert_eq!(a.map().volumes.len(), 2, "the first volume has copies");
+    for node in &first {
+        assert!(a.is_settled());
+        let folded = MemberReport::Folded { epoch };
+        a.handle(AuthorityInput::Report(*node, folded), &mut out);
+    }
+    assert!(!a.is_settled(), "it is tried again");
+}
