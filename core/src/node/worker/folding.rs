@@ -124,14 +124,18 @@ impl Worker {
         self.folding.forget_failed(now);
         let quiet = self.load.quiet_since(now);
         let old = Timestamp::reading(now.saturating_sub(OLD), NodeId(0));
-        let mut after = None;
+        let (mut after, mut wanted_there) = (None, BTreeSet::new());
         loop {
             let copies = self.store.copies_after(after, LOOKED_AT);
             let is_last = copies.len() < LOOKED_AT;
             after = copies.last().copied();
             for run in runs_of(copies) {
                 let first = run[0];
-                let wanted = run.iter().any(|copy| self.folding.wanted.contains(&copy.sector));
+                let sectors = run.iter().map(|copy| copy.sector);
+                let waited = sectors.filter(|s| self.folding.wanted.contains(s));
+                let before = wanted_there.len();
+                wanted_there.extend(waited);
+                let wanted = wanted_there.len() > before;
                 let Some(placed) = self.place_of_copy(first) else { continue };
                 let in_hurry = wanted || is_pressed || !self.may_stay(&placed);
                 let is_idle =
@@ -149,7 +153,11 @@ impl Worker {
                     self.ask_fold(&placed, &run, now);
                 }
             }
-            if is_last || self.folding.in_progress(now) >= MOST_FOLDS {
+            if is_last {
+                self.folding.wanted = wanted_there;
+                return;
+            }
+            if self.folding.in_progress(now) >= MOST_FOLDS {
                 return;
             }
         }

@@ -1,6 +1,8 @@
 //! When folds are asked for.
 
 use super::*;
+use crate::node::copies_tests::{OF_THIRD_STRIPE, with_a_copy};
+use crate::node::{Input, Timer};
 
 const KEPT: Kept = Kept { unit: 0, volume: VolumeId(1) };
 
@@ -88,4 +90,15 @@ fn under_steady_load_no_copies_are_taken_until_hosts_pause() {
     assert_eq!(folding.pause(&redundancy), 100 * MILLIS, "it was over");
     folding.is_pressed();
     assert!(folding.rests(&redundancy), "only pauses since then count");
+}
+
+/// All later copies there were folded at once: a sector was wanted until the disk had no copies at all.
+#[test]
+fn what_has_no_copy_any_more_is_not_wanted() {
+    let mut bench = with_a_copy(OF_THIRD_STRIPE);
+    let there = bench.node.worker.store.copies_after(None, 1)[0];
+    let gone = Copy { sector: there.sector + 8, ..there };
+    bench.node.worker.folding.want(&[there, gone]);
+    bench.handle(Input::Timer(Timer::Refresh));
+    assert_eq!(bench.node.worker.folding.wanted, [there.sector].into());
 }
