@@ -3,7 +3,7 @@
 include!("../../tests/rust/imports.rs");
 
 /// The modules, in such an order that each may use those before it and none behind it.
-const ORDER: [&str; 33] = [
+const ORDER: [&str; 34] = [
     "error",
     "hex",
     "length_of_time",
@@ -12,6 +12,7 @@ const ORDER: [&str; 33] = [
     "clock",
     "durable",
     "socket",
+    "holder",
     "doors",
     "unauthenticated",
     "limits",

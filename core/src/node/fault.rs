@@ -255,7 +255,7 @@ impl NodeConfig {
 
     /// Whether a deleted snapshot can be read while it is merged.
     pub(super) fn reads_what_is_merged(&self) -> bool {
-        self.has(Bug::ReadsMerged)
+        self.has(Bug::ReadsMerged) || self.has(Bug::RebuildsMerged)
     }
 
     /// Whether writes that are not settled follow the address space that they are in.
