@@ -1,6 +1,6 @@
 //! Locks that a disk serves for its own sectors, when messages about them are late, repeated or lost.
 
-use super::test_bench::{Bench, PEER, THIRD, UNIT, US, VOLUME, at, map};
+use super::test_bench::{Bench, PEER, THIRD, UNIT, VOLUME, at, map};
 use super::*;
 use crate::Buffer;
 use crate::cluster::Attendance;
@@ -138,37 +138,4 @@ fn who_is_asked_for_a_lock_of_what_has_ended_gives_it_back() {
     assert!(unlocked(&bench), "that was lost");
     let others = bench.notices.iter().any(|(to, _)| *to == THIRD);
     assert!(!others, "who has not asked hears nothing");
-}
-
-/// Its first disk had taken back its lock, and a write had changed both disks before the second heard of the read.
-#[test]
-fn a_read_does_not_outlive_the_locks_that_it_was_lent() {
-    let mut bench = locking();
-    let range = Range { offset: 0, len: 2 * UNIT };
-    bench.handle(Input::Host(1, VOLUME, HostOp::Read(range)));
-    let begun = |b: &Bench| -> Vec<Timestamp> {
-        let read = |b: &Body| if let Body::Read { ts, .. } = b { Some(*ts) } else { None };
-        b.sent.iter().filter_map(read).collect()
-    };
-    // Each of the two disks answers.
-    let answer = |bench: &mut Bench, ts: Timestamp| {
-        let is_it = |b: &&Body| matches!(b, Body::Read { ts: of, .. } if *of == ts);
-        let own = bench.sent.iter().find(is_it).expect("it has begun").clone();
-        bench.hear(US, own);
-        while bench.disk_works().is_some() {}
-        let is_own = |b: &&Body| matches!(b, Body::ReadReply { ts: of, .. } if *of == ts);
-        let own = bench.sent.iter().find(is_own).expect("this disk answers").clone();
-        bench.hear(US, own);
-        let result = Ok(vec![(0, Buffer::Length(UNIT as usize))]);
-        bench.hear(PEER, Body::ReadReply { ts, column: 1, result });
-    };
-    let first = begun(&bench)[0];
-    bench.now += bench.node.config.lease;
-    answer(&mut bench, first);
-    assert!(bench.replies.is_empty(), "{:?}", bench.replies);
-    let second = *begun(&bench).last().expect("it begins again");
-    assert!(second > first);
-    bench.now += bench.node.config.lease / 2;
-    answer(&mut bench, second);
-    assert!(matches!(bench.replies[..], [(1, Ok(_))]));
 }

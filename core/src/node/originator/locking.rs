@@ -143,15 +143,6 @@ impl Locks {
 }
 
 impl Originator {
-    /// Whether a read has lasted longer than disks lend it their locks. Others may write then, and a disk that hears of the read
-    /// late would show that.
-    pub(super) fn outlives_locks(&self, txn: &RunningJob, now: Nanos) -> bool {
-        let lent = matches!(txn.state, State::Reading(_))
-            && txn.volume.policy.ordering == Ordering::DeviceLocks;
-        // Their clocks may be a little faster.
-        lent && now.saturating_sub(txn.started) >= self.config.lease / 8 * 7
-    }
-
     /// Requests locks for a job, which continues when it has them.
     pub(super) fn lock(
         &mut self,

@@ -455,7 +455,7 @@ impl Originator {
         let patience = self.config.patience;
         let late = |t: &RunningJob| {
             let factor = 1 << t.job.attempts.min(4);
-            now.saturating_sub(t.started) >= patience * factor || self.outlives_locks(t, now)
+            now.saturating_sub(t.started) >= patience * factor
         };
         let waiting: Vec<_> =
             self.txns.iter().filter(|(_, t)| late(t)).map(|(ts, _)| *ts).collect();

@@ -102,11 +102,6 @@ impl Originator {
         result: Result<Vec<(u64, Buffer)>, Refusal>,
         outbox: &mut Outbox,
     ) {
-        if self.txns.get(&ts).is_some_and(|txn| self.outlives_locks(txn, outbox.now)) {
-            let txn = self.txns.remove(&ts).expect("just seen");
-            unlock_given_up(ts, &txn, outbox);
-            return self.retry(txn.job);
-        }
         let Some(txn) = self.txns.get_mut(&ts) else {
             if result.is_ok() {
                 self.has_answered_late(ts, column, outbox.now);
