@@ -52,7 +52,8 @@ fn repeating_a_write_that_has_happened_is_found() {
 /// A helper refuses a write and fails before anyone hears of it; meanwhile a column is put back without the write.
 #[test]
 fn putting_back_over_an_undecided_write_is_found() {
-    let seed = 824;
+    let seed = 156;
+    passed(824, FIXED);
     passed(1181, FIXED);
     passed(seed, FIXED);
     assert!(fails(seed, Bug::OverUndecidedWrite, FIXED));
@@ -483,7 +484,7 @@ fn bugs_with_disks_that_hang_are_found() {
     let alone = Options { members: Some(false), ..UNRESERVED };
     for (bug, seed, options) in [
         (Bug::HedgeMixesTimes, 1, alone),
-        (Bug::HedgeMixesTimes, 32, alone),
+        (Bug::HedgeMixesTimes, 38, alone),
         (Bug::LateCompletion, 404, UNRESERVED),
     ] {
         passed(seed, options);

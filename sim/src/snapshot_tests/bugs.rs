@@ -16,7 +16,7 @@ const BUGS: [(Bug, u64); 11] = [
     (Bug::Store(StoreBug::ForgetsBase), 0),
     (Bug::Store(StoreBug::CopiesSome), 1),
     (Bug::SettlesInNewest, 20),
-    (Bug::DecidesInNewest, 20),
+    (Bug::DecidesInNewest, 68),
 ];
 
 fn is_found(bug: Bug, seed: u64) -> bool {

@@ -56,7 +56,7 @@ mod tests {
         for members in [false, true] {
             let faults = Faults { errors: true, crashes: true, ..Faults::NONE };
             let options = Options { members: Some(members), faults, ..Options::DEFAULT };
-            let runs = (0..80).map(|seed| super::super::run(seed, options, 0).unwrap().erred);
+            let runs = (0..120).map(|seed| super::super::run(seed, options, 0).unwrap().erred);
             let erred: Vec<u64> = runs.filter(|erred| *erred > 0).collect();
             assert!(erred.len() >= 5, "members: {members}: {erred:?}");
         }

@@ -10,7 +10,7 @@ fn broken_rules_of_copies_are_found() {
     let found = [
         (Bug::CellsSeeCopies, 1),
         (Bug::FoldsWhatIsGone, 3),
-        (Bug::FoldsTooEarly, 155),
+        (Bug::FoldsTooEarly, 11),
         (Bug::KeepsMissedCopies, 172),
         (Bug::ShowsBesideCopies, 249),
         (Bug::LeavesCopies, 1),
