@@ -1,14 +1,14 @@
 //! How often hosts may have reservations changed. Each such change is one of the map, and stops the requests of all hosts
-//! for as long as it takes. So hosts' changes together take at most a tenth of the time, after a short burst, however many
+//! for as long as it takes. So hosts' changes together take at most half of the time, after a short burst, however many
 //! are asked for.
 
 use std::time::{Duration, Instant};
 
-/// The part of the time that changes may take at all processes together: a tenth.
-const SHARE: u32 = 10;
+/// The part of the time that changes may take at all processes together: half.
+const SHARE: u32 = 2;
 
 /// How long changes may take without a wait after a time without any.
-const BURST: Duration = Duration::from_millis(300);
+const BURST: Duration = Duration::from_millis(900);
 
 /// The longest wait.
 const LONGEST: Duration = Duration::from_millis(4500);
@@ -104,14 +104,14 @@ mod tests {
     }
 
     #[test]
-    fn many_changes_take_a_tenth_of_the_time_and_few_do_not_wait() {
+    fn many_changes_take_half_of_the_time_and_few_do_not_wait() {
         for processes in [1, 4] {
             let mut pace = Pace::default();
             pace.divide(processes as usize);
             let (took, waited) = flood(&mut pace, Duration::from_secs(60));
-            let most = BURST + Duration::from_secs(6) / processes + Duration::from_millis(40);
+            let most = BURST + Duration::from_secs(30) / processes + Duration::from_millis(40);
             assert!(took <= most, "{took:?} at each of {processes}");
-            assert!(took >= Duration::from_secs(6) / processes, "{took:?} at each of {processes}");
+            assert!(took >= Duration::from_secs(30) / processes, "{took:?} at each of {processes}");
             assert_eq!(waited, Duration::ZERO);
         }
     }
