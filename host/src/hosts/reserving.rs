@@ -438,7 +438,7 @@ mod tests {
                 continue;
             }
             (rounds, asked) = (rounds + 1, asked + questions.len());
-            assert!(questions.len() <= MOST_OF_A_VOLUME + 1, "of each volume at most so many");
+            assert!(questions.len() <= MOST_OF_A_VOLUME + 1, "each volume has a limit");
             let is_asked =
                 |c: &Waiting| c.volume == VolumeId(2) && !matches!(c.state, State::ToAsk(_));
             if let Some((since, until @ None)) = &mut other

@@ -384,7 +384,7 @@ impl Authority {
         self.merged.clear();
         self.flattened.clear();
         let later = self.changes.split_off(made.min(self.changes.len()));
-        let anew = !later.is_empty();
+        let is_behind = !later.is_empty();
         self.changes = std::mem::take(&mut self.copies.changes);
         self.changes.extend(later);
         self.wakes = false;
@@ -395,7 +395,7 @@ impl Authority {
         }
         // One that was admitted by this map, and came before it was known to be stored: it has not stopped for
         // it, and enters the next.
-        if anew || self.members().iter().any(|n| !map.is_up(*n)) {
+        if is_behind || self.members().iter().any(|n| !map.is_up(*n)) {
             self.propose(out);
         }
     }

@@ -75,8 +75,8 @@ fn a_volume_that_sleeps_keeps_no_other_behind() {
     a.to_look_at = Some(Vec::new());
     conclude(&mut c);
     assert!(!c.will_know() && c.is_asking_about(asleep) && !c.is_asking_about(awake));
-    assert!(c.is_stale(2..3) && !c.is_stale(3..4), "it is known what was missed of one");
-    assert!(c.is_stale(4..5) && !c.is_stale(5..6), "and of the other only what was written since");
+    assert!(c.is_stale(2..3) && !c.is_stale(3..4), "its missed writes are known");
+    assert!(c.is_stale(4..5) && !c.is_stale(5..6), "all else of the other may be missed");
     assert_eq!(c.left_behind(&BTreeSet::new()), None);
     c.wrote(2..3);
     assert_eq!(c.left_behind(&BTreeSet::new()), Some([asleep].into()));

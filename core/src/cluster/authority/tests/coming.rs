@@ -31,17 +31,7 @@ impl Slow {
             }
             AuthorityOutput::Tell(node, MapMessage::Freeze { epoch }) => {
                 self.freezes += 1;
-                let report = MemberReport::Frozen {
-                    epoch,
-                    oldest: at(19),
-                    clock: at(20),
-                    written: at(20),
-                    busy: true,
-                    memory: Memory::default(),
-                    heard: Vec::new(),
-                    exposed: Vec::new(),
-                    copied: Vec::new(),
-                };
+                let report = stopped(epoch, 20, Vec::new());
                 self.tell(AuthorityInput::Report(node, report));
             }
             AuthorityOutput::Tell(_, MapMessage::Enter { .. }) => {}

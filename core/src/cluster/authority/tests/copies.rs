@@ -129,20 +129,7 @@ fn what_waits_for_folds_does_not_wait_for_volumes_that_sleep() {
     let epoch = a.map().epoch + 1;
     for node in first.iter().chain(&others[..1]) {
         let copied = vec![if first.contains(node) { VolumeId(1) } else { VolumeId(2) }];
-        let (oldest, clock, written, busy) = (at(29), at(30), at(30), true);
-        let (memory, heard) = knows_nothing(*node);
-        let exposed = Vec::new();
-        let said = MemberReport::Frozen {
-            epoch,
-            oldest,
-            clock,
-            written,
-            busy,
-            memory,
-            heard,
-            exposed,
-            copied,
-        };
+        let said = stopped(epoch, 30, copied);
         a.handle(AuthorityInput::Report(*node, said), &mut out);
     }
     a.handle(AuthorityInput::Stored(epoch), &mut out);

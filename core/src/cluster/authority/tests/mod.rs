@@ -58,6 +58,21 @@ fn at(time: u64) -> Timestamp {
     Timestamp::new(time, NodeId(0))
 }
 
+/// A node has stopped at this time, with copies of these volumes, and has nothing else to say.
+fn stopped(epoch: Epoch, time: u64, copied: Vec<VolumeId>) -> MemberReport {
+    MemberReport::Frozen {
+        epoch,
+        oldest: at(time - 1),
+        clock: at(time),
+        written: at(time),
+        busy: true,
+        memory: Memory::default(),
+        heard: Vec::new(),
+        exposed: Vec::new(),
+        copied,
+    }
+}
+
 /// Every write until now is earlier, and every later one is later than whatever stands in the map.
 fn assert_floor(map: &ClusterMap, floor: Timestamp, time: u64) {
     assert!(floor > at(time) && floor >= map.latest_timestamp(), "{floor}");
