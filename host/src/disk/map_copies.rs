@@ -171,6 +171,12 @@ impl Keeper {
         Keeper { stage: Stage::New }
     }
 
+    /// One that writes its first copy.
+    #[cfg(test)]
+    pub(crate) fn writing() -> Keeper {
+        Keeper { stage: Stage::Writing(0..128, [Some(1), None]) }
+    }
+
     /// What is to be done next, if anything.
     pub(crate) fn next(&mut self, wanted: &Wanted) -> Option<DiskOp> {
         let (stage, op) = match std::mem::take(&mut self.stage) {
@@ -193,6 +199,11 @@ impl Keeper {
         };
         self.stage = stage;
         op
+    }
+
+    /// Whether a copy is being written.
+    pub(crate) fn is_writing(&self) -> bool {
+        matches!(self.stage, Stage::Writing(..))
     }
 
     /// The operation has ended. If it failed, the disk keeps no copies any more until its node is started again.
@@ -253,6 +264,7 @@ mod tests {
                 }
                 other => panic!("{other:?}"),
             };
+            assert_eq!(keeper.is_writing(), result.is_empty());
             keeper.ended(Ok(result.into())).unwrap();
         }
         assert!(keeper.is_done(wanted));

@@ -53,12 +53,19 @@ impl Engine {
     }
 
     /// An operation about the copies on a node's disk has ended.
+    ///
+    /// The node stops if a write has failed: a durable write may report that earlier writes were lost, and nothing else
+    /// does after it.
     pub(super) fn copy_ended(&mut self, tag: Tag, result: DiskResult) {
         self.copies_due = true;
-        if let Err(why) = self.instances[tag.node].keeper.ended(result) {
-            self.log
-                .on(About::node(tag.node))
-                .warn(&format!("node {}: its disk has no copies of the map: {why}", tag.node));
+        let n = tag.node;
+        let writes = self.instances[n].keeper.is_writing();
+        let Err(why) = self.instances[n].keeper.ended(result) else { return };
+        if writes {
+            self.disk_failed(n, &why);
+        } else {
+            let text = format!("node {n}: its disk has no copies of the map: {why}");
+            self.log.on(About::node(n)).warn(&text);
         }
     }
 

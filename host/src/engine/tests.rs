@@ -430,3 +430,24 @@ fn a_node_ends_while_the_directory_does_not_answer() {
     go.send(()).unwrap();
     reader.join().unwrap().unwrap();
 }
+
+/// It may be the only one that reports that earlier writes were lost.
+#[test]
+fn a_node_stops_when_its_copy_of_the_map_cannot_be_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = Spec { nodes: Some(4), disk_size: Some(16 << 20), ..Spec::default() };
+    let mut engine = engine(dir.path(), &spec, 1);
+    until(&mut engine, Engine::copies_are_done);
+    let failed = |engine: &mut Engine| {
+        let life = engine.instances[1].life;
+        let tag = Tag { node: 1, life, id: copies::COPY, urgency: Urgency::Awaited };
+        engine.copy_ended(tag, Err("cannot write".to_string()));
+    };
+    engine.keep_copies(1);
+    failed(&mut engine);
+    assert!(engine.instances[1].runs(), "it could not be read");
+    engine.instances[1].keeper = crate::disk::map_copies::Keeper::writing();
+    failed(&mut engine);
+    assert!(!engine.instances[1].runs() && engine.instances[1].wanted);
+    assert!(engine.instances[1].why.contains("its disk failed: cannot write"));
+}
