@@ -81,6 +81,11 @@ impl Failures {
         self.restarts
     }
 
+    /// The node is down for another reason, and is to start again. If it cannot, that is the first failure.
+    pub(super) fn expect_start(&mut self) {
+        self.restarts = true;
+    }
+
     /// The node runs again.
     pub(super) fn is_over(&mut self) {
         self.restarts = false;

@@ -185,14 +185,20 @@ impl Engine {
             self.instances[n].trouble = Some(trouble);
             return;
         }
+        self.take_out(n, trouble);
+    }
+
+    /// Takes out a node that runs, until its disk works.
+    pub(super) fn take_out(&mut self, n: usize, trouble: Trouble) {
         if let Some(disk) = self.seat(n).and_then(|seat| seat.disk.as_ref()) {
             disk.file.hangs();
         }
         // That it runs has been seen.
         let _ =
             self.kill_node(n, &format!("{}; it starts again when the disk responds", trouble.what));
-        let instance = &mut self.instances[n];
+        let (now, instance) = (self.clock.now(), &mut self.instances[n]);
         instance.wanted = true;
+        instance.failures.expect_start();
         (instance.trouble, instance.taken_out) = (Some(trouble), Some(now));
     }
 

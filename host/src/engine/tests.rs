@@ -451,3 +451,16 @@ fn a_node_stops_when_its_copy_of_the_map_cannot_be_written() {
     assert!(!engine.instances[1].runs() && engine.instances[1].wanted);
     assert!(engine.instances[1].why.contains("its disk failed: cannot write"));
 }
+
+/// The disk has answered again, and cannot be opened at once.
+#[test]
+fn a_node_that_hung_is_tried_again_if_it_cannot_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = Spec { nodes: Some(4), disk_size: Some(16 << 20), ..Spec::default() };
+    let mut engine = engine(dir.path(), &spec, 1);
+    let path = engine.instances[1].path.clone();
+    std::fs::rename(&path, dir.path().join("away")).unwrap();
+    engine.take_out(1, hung::Trouble { what: "it hangs".to_string(), is_full: false });
+    until(&mut engine, |engine| engine.instances[1].why.contains("No such file"));
+    assert!(engine.instances[1].wanted && engine.instances[1].failures.pauses(engine.clock.now()));
+}
