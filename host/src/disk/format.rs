@@ -60,15 +60,27 @@ pub(crate) fn format_disk(
 
 /// Whether a file or a block device is on a rotating disk, by the system's information.
 pub(crate) fn is_rotating(file: &File) -> bool {
-    let Ok(metadata) = file.metadata() else { return false };
+    queue_says(file, "rotational").as_deref() == Some("1")
+}
+
+/// Whether the device of a file, or a block device, has a cache that is flushed for a durable write: one that loses its content
+/// without power, and cannot write past it (FUA). If the system does not say so, it has none.
+pub(crate) fn flushes_for_writes(file: &File) -> bool {
+    let caches = queue_says(file, "write_cache").as_deref() == Some("write back");
+    caches && queue_says(file, "fua").as_deref() == Some("0")
+}
+
+/// What the system says about the queue of a device.
+fn queue_says(file: &File, what: &str) -> Option<String> {
+    let metadata = file.metadata().ok()?;
     let block = metadata.file_type().is_block_device();
     let device = if block { metadata.rdev() } else { metadata.dev() };
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     // A partition has the queue of its disk.
-    ["queue", "../queue"].iter().any(|queue| {
-        let path = format!("/sys/dev/block/{major}:{minor}/{queue}/rotational");
-        std::fs::read_to_string(path).is_ok_and(|says| says.trim() == "1")
-    })
+    let found = ["queue", "../queue"].iter().find_map(|queue| {
+        std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/{queue}/{what}")).ok()
+    })?;
+    Some(found.trim().to_string())
 }
 
 /// Signatures of content on a disk: a name, where, and the bytes that are there.

@@ -24,9 +24,12 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FallocateFlags, FlockOperation, OFlags, SeekFrom, flock};
+use rustix::fs::{
+    Advice, AtFlags, FallocateFlags, FlockOperation, OFlags, SeekFrom, StatxFlags, flock,
+};
 use rustix::io::Errno;
 
+use crate::disk::format::flushes_for_writes;
 use crate::disk::handle::Handle;
 use crate::disk::queue::DiskQueue;
 use crate::disk::space::{Passed, Space};
@@ -66,6 +69,8 @@ pub struct Disk {
     pub(crate) volatile: bool,
     /// Whether it is worked without the page cache.
     direct: bool,
+    /// Whether its device flushes its cache for a durable write.
+    flushes: bool,
     /// Whether starting an operation may take as long as the operation.
     pub(crate) starts_slowly: bool,
     /// In which order it is given its operations, and how many at a time.
@@ -109,17 +114,40 @@ impl Disk {
         let disk = Disk::patiently(path, OFlags::empty())?;
         disk.check_size(size)?;
         let fitting = if disk.volatile { Backend::Sync } else { Backend::Uring };
-        match backend.unwrap_or(fitting) {
-            Backend::Sync => Ok(disk),
+        let disk = match backend.unwrap_or(fitting) {
+            Backend::Sync => disk,
             Backend::Uring => {
                 // A device can be opened exclusively once, so the first handle must go.
                 drop(disk);
                 let direct = Disk::patiently(path, OFlags::DIRECT);
-                let direct = direct.map(|disk| Disk { direct: true, ..disk });
+                let direct = direct.map(|disk| Disk { direct: !disk.is_cached(), ..disk });
                 let disk = direct.or_else(|_| Disk::patiently(path, OFlags::empty()))?;
-                Ok(Disk { backend: Backend::Uring, ..disk })
+                Disk { backend: Backend::Uring, ..disk }
             }
+        };
+        disk.drop_cache()?;
+        Ok(disk)
+    }
+
+    /// Whether its file system takes direct operations and does them through the page cache.
+    fn is_cached(&self) -> bool {
+        let said = rustix::fs::statx(&self.file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+        // Where neither kernel nor file system says so, it is as it was opened.
+        said.is_ok_and(|said| {
+            StatxFlags::from_bits_retain(said.stx_mask).contains(StatxFlags::DIOALIGN)
+                && said.stx_dio_offset_align == 0
+        })
+    }
+
+    /// Has what is read from now on come from the disk. If pages could not be written while the disk was open before, the
+    /// page cache shows what the disk does not have, and whoever had it open was told of it, if anyone.
+    fn drop_cache(&self) -> Result<()> {
+        if self.is_direct() {
+            return Ok(());
         }
+        self.file.sync_data().map_err(at("flush", &self.path))?;
+        let all = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
+        all.map_err(at("drop the page cache of", &self.path))
     }
 
     /// Opens what is at a path, of whatever size, for plain system calls. Nobody else may have it
@@ -152,6 +180,7 @@ impl Disk {
         let kind = file_system(&file, path)?;
         let on = rustix::fs::fstat(&file).map_err(at("look at", path))?.st_dev;
         let volatile = !block && IN_MEMORY.contains(&kind);
+        let flushes = flushes_for_writes(&file);
         let starts_slowly = !block && !volatile && !STARTS_AT_ONCE.contains(&kind);
         let (path, queue) = (path.to_path_buf(), DiskQueue::default());
         Ok(Disk {
@@ -161,6 +190,7 @@ impl Disk {
             block,
             volatile,
             direct: false,
+            flushes,
             starts_slowly,
             queue,
             fresh: false,
@@ -213,10 +243,21 @@ impl Disk {
         self.fresh
     }
 
-    /// Whether a write that failed may be retried. Through the page cache a durable one may report what became
-    /// of earlier writes, once: they are lost, and a second try would succeed.
+    /// Whether a write that failed may be retried. A durable one may report what became of earlier writes, once: they are
+    /// lost, and a second try would succeed. So it is where the page cache or a cache of the device is flushed for it.
     pub(crate) fn may_retry(&self, durable: bool) -> bool {
-        !durable || self.volatile || self.direct
+        !durable || self.volatile || (self.direct && !self.flushes)
+    }
+
+    /// Whether a write that found no free space may be retried. Through the page cache a durable one may report that an
+    /// earlier one found none.
+    pub(crate) fn may_await_space(&self, durable: bool) -> bool {
+        !durable || self.is_direct()
+    }
+
+    /// Whether no page cache is between it and what is read.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.volatile || self.direct
     }
 
     /// Says what went wrong so that it names the disk.

@@ -1,6 +1,6 @@
 //! Errors of a disk that may pass: a write finds no free space, or a read or a write fails once. A flush that fails is never
 //! tried again: the kernel reports lost pages once, and a second flush would succeed. For the same reason nor is a durable
-//! write through the page cache.
+//! write through the page cache, or through a cache of the device that is flushed for it.
 //!
 //! A full file system is not a failed disk. What is on the disk can be read, and what writes wait for may come: so they are
 //! retried until it does. Meanwhile the disk counts as full (`engine::hung` decides what follows from that).

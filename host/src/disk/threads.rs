@@ -139,7 +139,7 @@ fn run_patiently(disk: &Disk, request: DiskRequest) -> DiskResult {
     let mut waits = false;
     loop {
         match disk.run_twice(&request.op) {
-            Err(e) if is_full(&e) && disk.may_retry(is_durable(&request)) => {
+            Err(e) if is_full(&e) && disk.may_await_space(is_durable(&request)) => {
                 if !std::mem::replace(&mut waits, true) {
                     disk.space.is_awaited();
                 }

@@ -98,7 +98,7 @@ impl Engine {
         let hides_nothing = self
             .seat(n)
             .and_then(|seat| seat.disk.as_ref())
-            .is_some_and(|disk| disk.may_retry(true));
+            .is_some_and(|disk| disk.is_direct());
         self.stop_failing(n, why, hides_nothing);
     }
 

@@ -385,7 +385,7 @@ impl InFlight {
             Work::Discard => Next::Ended(Ok(Buffer::Zero(0))),
             _ if result < 0 && busy(&error) => Next::Again,
             Work::Write { durable, .. }
-                if result < 0 && is_full(&error) && self.disk.may_retry(*durable) =>
+                if result < 0 && is_full(&error) && self.disk.may_await_space(*durable) =>
             {
                 Next::Later
             }

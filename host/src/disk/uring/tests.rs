@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use rustix::fs::OFlags;
+
 use super::*;
 use crate::disk::sync::AtOnce;
 use crate::disk::{Backend, is_in_memory};
@@ -357,4 +359,27 @@ fn a_disk_that_does_not_answer_is_given_few_operations() {
     let mut slow = DiskLine::new(DiskQueue::default(), true, begun);
     (0..200).for_each(|slot| slow.line.push(&op, slot));
     assert_eq!((0..100).filter_map(|_| slow.give(begun)).count(), MOST_SLOW as usize);
+}
+
+/// What could not be written may still be in the page cache, as if it had been.
+#[test]
+fn a_disk_without_direct_io_is_read_from_when_it_is_opened_again() {
+    let dir = tempfile::tempdir().unwrap();
+    if is_in_memory(dir.path()).unwrap() {
+        return;
+    }
+    let path = dir.path().join("disk");
+    drop(Disk::create(&path, SIZE).unwrap());
+    std::fs::write(&path, vec![7; SIZE as usize]).unwrap();
+    let cached = |disk: &Disk| {
+        let mut bytes = [0; 4096];
+        let into = &mut [io::IoSliceMut::new(&mut bytes)];
+        rustix::io::preadv2(&disk.file, into, 0, ReadWriteFlags::NOWAIT)
+    };
+    if cached(&Disk::patiently(&path, OFlags::empty()).unwrap()) != Ok(4096) {
+        // This file system does not say whether a page is there.
+        return;
+    }
+    let disk = Disk::open(&path, SIZE, Some(Backend::Sync)).unwrap();
+    assert_eq!(cached(&disk), Err(Errno::AGAIN));
 }
