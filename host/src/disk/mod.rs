@@ -21,6 +21,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -54,6 +55,9 @@ const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 const STARTS_AT_ONCE: [u64; 6] =
     [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0xca45_1a4e, 0x2fc1_2fc1];
 
+/// The number of the next disk to be opened.
+static OPENED: AtomicU64 = AtomicU64::new(0);
+
 /// How long a process that was killed may keep a disk in use.
 const DYING: Duration = Duration::from_millis(500);
 
@@ -62,6 +66,8 @@ const DYING: Duration = Duration::from_millis(500);
 pub struct Disk {
     pub(crate) file: Handle,
     pub(crate) path: PathBuf,
+    /// Which of all disks that this process has opened it is.
+    pub(crate) number: u64,
     pub(crate) backend: Backend,
     /// Whether it is a block device; otherwise it is a file.
     pub(crate) block: bool,
@@ -186,6 +192,7 @@ impl Disk {
         Ok(Disk {
             file: Handle::new(file),
             path,
+            number: OPENED.fetch_add(1, Ordering::Relaxed),
             backend: Backend::Sync,
             block,
             volatile,

@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Instant;
 
 use rustix::event::{EventfdFlags, eventfd};
 use weft_core::store::{DiskOp, DiskRequest, DiskResult};
@@ -19,18 +20,36 @@ use crate::disk::uring::Tag;
 /// The threads of a disk. More would help a disk that does many things at a time; systems that have those have rings.
 const EACH: usize = 4;
 
-type Operation = (Tag, Arc<Disk>, DiskRequest);
+struct Operation {
+    tag: Tag,
+    disk: Arc<Disk>,
+    request: DiskRequest,
+    /// It has found no free space, and is retried until there is some.
+    lacks_space: bool,
+}
+
+/// What has become of an operation.
+enum Said {
+    Ended(Tag, u64, DiskResult),
+    /// It is to be retried. No thread waits for that, since the disk can do everything else.
+    Later(Operation),
+}
 
 /// The threads, and operations that wait for them.
 pub(crate) struct Threads {
     shared: Arc<Shared>,
-    disks: BTreeMap<usize, DiskThreads>,
+    /// By node and the disk's number: an earlier disk that does not answer holds up no later one.
+    disks: BTreeMap<(usize, u64), DiskThreads>,
+    /// Operations that found no free space.
+    without_space: Vec<Operation>,
+    /// When they are retried: the bell rings then.
+    retry_at: Option<Instant>,
 }
 
 /// What threads say, and to whom.
 struct Shared {
     bell: OwnedFd,
-    ended: Mutex<Vec<(Tag, DiskResult)>>,
+    said: Mutex<Vec<Said>>,
 }
 
 /// Those of a node's disk.
@@ -45,8 +64,8 @@ impl Threads {
     /// If the system has no more descriptors.
     pub(crate) fn new() -> io::Result<Threads> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let shared = Arc::new(Shared { bell, ended: Mutex::new(Vec::new()) });
-        Ok(Threads { shared, disks: BTreeMap::new() })
+        let shared = Arc::new(Shared { bell, said: Mutex::new(Vec::new()) });
+        Ok(Threads { shared, disks: BTreeMap::new(), without_space: Vec::new(), retry_at: None })
     }
 
     /// What to poll for ends of operations.
@@ -56,11 +75,16 @@ impl Threads {
 
     /// Begins an operation.
     pub(crate) fn start(&mut self, tag: Tag, disk: &Arc<Disk>, request: DiskRequest) {
+        let key = (tag.node, disk.number);
+        if !self.disks.contains_key(&key) {
+            self.disks.retain(|(node, _), its| *node != tag.node || !its.line.is_idle());
+        }
         let shared = &self.shared;
         let new = || DiskThreads { line: Line::new(disk.queue), work: start_threads(shared) };
-        let its = self.disks.entry(tag.node).or_insert_with(new);
+        let its = self.disks.entry(key).or_insert_with(new);
         let op = request.op.clone();
-        its.line.push(&op, (tag, disk.clone(), request));
+        let disk = disk.clone();
+        its.line.push(&op, Operation { tag, disk, request, lacks_space: false });
         its.give(shared);
     }
 
@@ -71,7 +95,7 @@ impl Threads {
 
     /// How many operations wait for a node's disk.
     pub(crate) fn waiting(&self, node: usize) -> usize {
-        self.disks.get(&node).map_or(0, |its| its.line.len())
+        self.disks.range((node, 0)..(node + 1, 0)).map(|(_, its)| its.line.len()).sum()
     }
 
     /// Takes the operations that have ended.
@@ -79,35 +103,72 @@ impl Threads {
         // It says that there is something to take, and how often that was said matters to nobody.
         let _ = rustix::io::read(&self.shared.bell, &mut [0; 8]);
         let all = std::mem::take(&mut *self.shared.lock());
-        for (tag, _) in &all {
-            if let Some(its) = self.disks.get_mut(&tag.node) {
-                its.line.ended();
-                its.give(&self.shared);
+        for said in all {
+            match said {
+                Said::Ended(tag, disk, result) => {
+                    if let Some(its) = self.disks.get_mut(&(tag.node, disk)) {
+                        its.line.ended();
+                        its.give(&self.shared);
+                    }
+                    ended.push((tag, result));
+                }
+                Said::Later(operation) => self.without_space.push(operation),
             }
         }
-        ended.extend(all);
+        self.retry();
+    }
+
+    /// Gives operations that found no free space to the threads again, when it is time.
+    fn retry(&mut self) {
+        if self.retry_at.is_some_and(|at| at <= Instant::now()) {
+            self.retry_at = None;
+            for operation in std::mem::take(&mut self.without_space) {
+                let key = (operation.tag.node, operation.disk.number);
+                match self.disks.get(&key) {
+                    Some(its) => its.send(operation, &self.shared),
+                    None => unreachable!("a disk with operations in work keeps its threads"),
+                }
+            }
+        }
+        if self.retry_at.is_none() && !self.without_space.is_empty() {
+            self.retry_at = Some(Instant::now() + RETRY_AFTER);
+            let shared = self.shared.clone();
+            let remind = move || {
+                thread::sleep(RETRY_AFTER);
+                shared.ring();
+            };
+            // Without a thread they are retried when the next operation ends.
+            let _ = thread::Builder::new().name("weft-space".to_string()).spawn(remind);
+        }
     }
 }
 
 impl DiskThreads {
     fn give(&mut self, shared: &Shared) {
         while let Some(operation) = self.line.give() {
-            if let Err(lost) = self.work.send(operation) {
-                // No thread could be started for this disk.
-                let (tag, disk, request) = lost.0;
-                shared.tell(tag, disk.run(request.op));
-            }
+            self.send(operation, shared);
+        }
+    }
+
+    fn send(&self, operation: Operation, shared: &Shared) {
+        if let Err(lost) = self.work.send(operation) {
+            // No thread could be started for this disk.
+            shared.tell(lost.0.run());
         }
     }
 }
 
 impl Shared {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(Tag, DiskResult)>> {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Said>> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, tag: Tag, result: DiskResult) {
-        self.lock().push((tag, result));
+    fn tell(&self, said: Said) {
+        self.lock().push(said);
+        self.ring();
+    }
+
+    fn ring(&self) {
         // It fails only if nobody has looked 2^64 times.
         let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
     }
@@ -120,8 +181,8 @@ fn start_threads(shared: &Arc<Shared>) -> Sender<Operation> {
     for _ in 0..EACH {
         let (todo, shared) = (todo.clone(), shared.clone());
         let run = move || {
-            while let Some((tag, disk, request)) = next(&todo) {
-                shared.tell(tag, run_patiently(&disk, request));
+            while let Some(operation) = next(&todo) {
+                shared.tell(operation.run());
             }
         };
         // One is enough, and with none operations are done where they are begun.
@@ -134,22 +195,22 @@ fn next(todo: &Mutex<Receiver<Operation>>) -> Option<Operation> {
     todo.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
 }
 
-/// Does an operation, and retries it as long as it finds no free space.
-fn run_patiently(disk: &Disk, request: DiskRequest) -> DiskResult {
-    let mut waits = false;
-    loop {
-        match disk.run_twice(&request.op) {
-            Err(e) if is_full(&e) && disk.may_await_space(is_durable(&request)) => {
-                if !std::mem::replace(&mut waits, true) {
-                    disk.space.is_awaited();
+impl Operation {
+    /// Does it, if there is free space.
+    fn run(mut self) -> Said {
+        match self.disk.run_twice(&self.request.op) {
+            Err(e) if is_full(&e) && self.disk.may_await_space(is_durable(&self.request)) => {
+                if !std::mem::replace(&mut self.lacks_space, true) {
+                    self.disk.space.is_awaited();
                 }
-                thread::sleep(RETRY_AFTER);
+                Said::Later(self)
             }
             result => {
-                if waits {
-                    disk.space.is_found();
+                if self.lacks_space {
+                    self.disk.space.is_found();
                 }
-                return result.map_err(|e| disk.failed(&request.op, e));
+                let result = result.map_err(|e| self.disk.failed(&self.request.op, e));
+                Said::Ended(self.tag, self.disk.number, result)
             }
         }
     }
@@ -203,5 +264,29 @@ mod tests {
         let error = collect(&mut threads, 1).remove(0).1.unwrap_err();
         assert!(error.contains("cannot read") && error.contains("/disk"), "{error}");
         assert_eq!(threads.waiting(3), 0);
+    }
+
+    /// A full file system, which refuses writes and can be read.
+    #[test]
+    fn writes_without_free_space_hold_up_nothing_else() {
+        let (path, mut threads) = (std::path::Path::new("/dev/full"), Threads::new().unwrap());
+        let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
+        let disk = Arc::new(Disk::of(file, path, crate::disk::Kind::File).unwrap());
+        let urgency = Urgency::Awaited;
+        for id in 0..=2 * EACH as u64 {
+            let data = vec![Buffer::from(vec![7; 512])];
+            let op = match id < 2 * EACH as u64 {
+                true => DiskOp::Write { offset: 0, data, durable: false },
+                false => DiskOp::Read { offset: 0, len: 512 },
+            };
+            let tag = Tag { node: 0, life: 0, id, urgency };
+            threads.start(tag, &disk, DiskRequest { id, op, urgency });
+        }
+        let (tag, result) = collect(&mut threads, 1).remove(0);
+        assert_eq!((tag.id, result.unwrap().len()), (2 * EACH as u64, 512));
+        while threads.without_space.len() < 2 * EACH {
+            threads.collect(&mut Vec::new());
+        }
+        assert!(disk.space.lacks_for().is_some());
     }
 }

@@ -195,6 +195,11 @@ impl<T> Line<T> {
         self.given
     }
 
+    /// Whether nothing waits, and the device has nothing.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.given == 0 && self.len() == 0
+    }
+
     /// How many wait.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len() + self.later.len()

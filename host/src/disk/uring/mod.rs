@@ -120,8 +120,9 @@ pub(crate) struct Ring {
     unsubmitted: bool,
     /// Operations that the kernel has, or gets with the next submission.
     given: u32,
-    /// What waits for each node's disk.
-    lines: BTreeMap<usize, DiskLine>,
+    /// What waits for each node's disk, by node and the disk's number: an earlier disk that does not answer holds up no
+    /// later one.
+    lines: BTreeMap<(usize, u64), DiskLine>,
     /// The node whose disk has the next turn where not all can be given.
     turn: usize,
     /// Writes that found no free space.
@@ -212,8 +213,12 @@ impl Ring {
             self.in_flight.push(None);
             self.in_flight.len() - 1
         });
+        let key = (tag.node, disk.number);
+        if !self.lines.contains_key(&key) {
+            self.lines.retain(|(node, _), its| *node != tag.node || !its.line.is_idle());
+        }
         let new = || DiskLine::new(disk.queue, disk.starts_slowly, Instant::now());
-        self.lines.entry(tag.node).or_insert_with(new).line.push(&request.op, slot);
+        self.lines.entry(key).or_insert_with(new).line.push(&request.op, slot);
         let (work, offset, len) = match request.op {
             DiskOp::Read { offset, len } => {
                 (Work::Read(self.pool.get(len as usize)), offset, len as usize)
@@ -243,7 +248,7 @@ impl Ring {
 
     /// How many operations wait for a node's disk.
     pub(crate) fn waiting(&self, node: usize) -> usize {
-        self.lines.get(&node).map_or(0, |line| line.line.len())
+        self.lines.range((node, 0)..(node + 1, 0)).map(|(_, line)| line.line.len()).sum()
     }
 
     /// Gives the kernel of what waits as much as there is room for, the disks in turns.
@@ -261,9 +266,10 @@ impl Ring {
 
     /// The next operation that a disk may be given.
     fn next_slot(&mut self, now: Instant) -> Option<usize> {
-        let turns = self.lines.range_mut(self.turn..);
+        let turn = (self.turn, 0);
+        let turns = self.lines.range_mut(turn..);
         let (node, slot) = first_to_give(turns, now)
-            .or_else(|| first_to_give(self.lines.range_mut(..self.turn), now))?;
+            .or_else(|| first_to_give(self.lines.range_mut(..turn), now))?;
         self.turn = node + 1;
         Some(slot)
     }
@@ -336,6 +342,7 @@ impl Ring {
                 true => op.run_plainly(),
                 false => op.advance(result),
             };
+            let key = (op.tag.node, op.disk.number);
             let tag = op.tag;
             match next {
                 Next::Again => {
@@ -350,7 +357,7 @@ impl Ring {
                 }
             }
             self.given -= 1;
-            if let Some(line) = self.lines.get_mut(&tag.node) {
+            if let Some(line) = self.lines.get_mut(&key) {
                 line.answered = now;
                 if self.in_flight[slot].is_none() {
                     line.line.ended();
@@ -371,10 +378,10 @@ pub(crate) fn is_newly_short_of_threads() -> bool {
 
 /// The first of these disks that may be given something, and what that is.
 fn first_to_give<'a>(
-    mut lines: impl Iterator<Item = (&'a usize, &'a mut DiskLine)>,
+    mut lines: impl Iterator<Item = (&'a (usize, u64), &'a mut DiskLine)>,
     now: Instant,
 ) -> Option<(usize, usize)> {
-    lines.find_map(|(node, line)| line.give(now).map(|slot| (*node, slot)))
+    lines.find_map(|((node, _), line)| line.give(now).map(|slot| (*node, slot)))
 }
 
 impl InFlight {

@@ -77,13 +77,13 @@ fn what_the_kernel_gives_back_is_done_with_plain_calls() {
             let tag = Tag { node: 0, life: 0, id: 1, urgency: Urgency::Awaited };
             let request = DiskRequest { id: 1, op, urgency: Urgency::Awaited };
             ring.start(tag, &worker.disk, request);
-            let slot = ring.lines.get_mut(&0).and_then(|its| its.line.give()).unwrap();
+            let slot = ring.lines.get_mut(&(0, worker.disk.number)).and_then(|its| its.line.give()).unwrap();
             let Next::Ended(result) = ring.in_flight[slot].as_mut().unwrap().run_plainly() else {
                 panic!("it has free space");
             };
             ring.in_flight[slot] = None;
             ring.free.push(slot);
-            ring.lines.get_mut(&0).unwrap().line.ended();
+            ring.lines.get_mut(&(0, worker.disk.number)).unwrap().line.ended();
             result
         };
         for durable in [false, true] {
@@ -324,7 +324,7 @@ fn a_write_that_is_retried_is_given_to_the_kernel_again() {
         let tag = Tag { node: 0, life: 0, id: 1, urgency: Urgency::Awaited };
         ring.start(tag, &worker.disk, DiskRequest { id: 1, op, urgency: Urgency::Awaited });
         // As if the kernel had said that there was no free space.
-        let slot = ring.lines.get_mut(&0).unwrap().give(Instant::now()).unwrap();
+        let slot = ring.lines.get_mut(&(0, worker.disk.number)).unwrap().give(Instant::now()).unwrap();
         let full = -Errno::NOSPC.raw_os_error();
         assert!(matches!(ring.in_flight[slot].as_mut().unwrap().advance(full), Next::Later));
         ring.without_space.push(slot);
@@ -359,6 +359,36 @@ fn a_disk_that_does_not_answer_is_given_few_operations() {
     let mut slow = DiskLine::new(DiskQueue::default(), true, begun);
     (0..200).for_each(|slot| slow.line.push(&op, slot));
     assert_eq!((0..100).filter_map(|_| slow.give(begun)).count(), MOST_SLOW as usize);
+}
+
+/// The disk that replaces one that hangs has the same node.
+#[test]
+fn a_disk_that_does_not_answer_holds_up_no_later_one_of_its_node() {
+    for_each_backend(|mut worker| {
+        let Some(ring) = &mut worker.ring else { return };
+        let dir = tempfile::tempdir().unwrap();
+        drop(Disk::create(&dir.path().join("new"), SIZE).unwrap());
+        let new = Disk::open(&dir.path().join("new"), SIZE, Some(Backend::Uring)).unwrap();
+        let start = |ring: &mut Ring, id: u64, disk: &Arc<Disk>| {
+            let (op, urgency) = (DiskOp::Read { offset: 0, len: 4096 }, Urgency::Awaited);
+            ring.start(
+                Tag { node: 0, life: id, id, urgency },
+                disk,
+                DiskRequest { id, op, urgency },
+            );
+        };
+        let now = Instant::now();
+        (0..u64::from(2 * FEW)).for_each(|id| start(ring, id, &worker.disk));
+        while ring.next_slot(now).is_some() {}
+        start(ring, 99, &worker.disk);
+        let later = now + 2 * STALLED;
+        assert_eq!(ring.next_slot(later), None, "the old one has more than enough");
+        start(ring, 100, &Arc::new(new));
+        let slot = ring.next_slot(later).expect("the new one has nothing to do");
+        assert_eq!(ring.in_flight[slot].as_ref().unwrap().tag.id, 100);
+        assert_eq!(ring.waiting(0), 1);
+        ring.in_flight.clear();
+    });
 }
 
 /// What could not be written may still be in the page cache, as if it had been.

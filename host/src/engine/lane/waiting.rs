@@ -27,8 +27,8 @@ const SLOW: Nanos = 2 * MILLIS;
 #[derive(Default)]
 pub(super) struct Waiting {
     awaited: VecDeque<(Tag, DiskRequest)>,
-    /// By node.
-    placing: BTreeMap<usize, Placing>,
+    /// By node and life: what an earlier disk of a node does not end holds up no later one.
+    placing: BTreeMap<(usize, u64), Placing>,
     /// The node whose disk has the next turn.
     turn: usize,
 }
@@ -50,6 +50,10 @@ impl Default for Placing {
 }
 
 impl Placing {
+    fn is_idle(&self) -> bool {
+        self.in_work == 0 && self.waiting.is_empty()
+    }
+
     fn next(&mut self) -> Option<(Tag, DiskRequest)> {
         if self.in_work < self.most { self.waiting.pop_front() } else { None }
     }
@@ -94,10 +98,16 @@ impl Waiting {
     pub fn push(&mut self, tag: Tag, request: DiskRequest) {
         match request.urgency {
             Urgency::Awaited => self.awaited.push_back((tag, request)),
-            Urgency::Placing => {
-                self.placing.entry(tag.node).or_default().waiting.push_back((tag, request));
-            }
+            Urgency::Placing => self.placing_of(tag).waiting.push_back((tag, request)),
         }
+    }
+
+    fn placing_of(&mut self, tag: Tag) -> &mut Placing {
+        let key = (tag.node, tag.life);
+        if !self.placing.contains_key(&key) {
+            self.placing.retain(|(node, _), its| *node != tag.node || !its.is_idle());
+        }
+        self.placing.entry(key).or_default()
     }
 
     /// What is to be begun next of what `portion` leaves.
@@ -108,8 +118,9 @@ impl Waiting {
         if portion.is_used_up() {
             return None;
         }
-        let next = self.placing.range_mut(self.turn..).find_map(|(_, placing)| placing.next());
-        let from_first = || self.placing.range_mut(..self.turn).find_map(|(_, p)| p.next());
+        let turn = (self.turn, 0);
+        let next = self.placing.range_mut(turn..).find_map(|(_, placing)| placing.next());
+        let from_first = || self.placing.range_mut(..turn).find_map(|(_, p)| p.next());
         let next = next.or_else(from_first)?;
         self.turn = next.0.node + 1;
         portion.take(&next.1.op);
@@ -119,7 +130,7 @@ impl Waiting {
     /// An operation with this tag has been begun, perhaps on an emulated disk.
     pub fn begun(&mut self, tag: Tag, is_emulated: bool) {
         if tag.urgency == Urgency::Placing {
-            let placing = self.placing.entry(tag.node).or_default();
+            let placing = self.placing_of(tag);
             placing.in_work += 1;
             placing.is_emulated = is_emulated;
         }
@@ -128,7 +139,8 @@ impl Waiting {
     /// One has ended, after this time, if that is known.
     pub fn ended(&mut self, tag: Tag, took: Option<Nanos>) {
         if tag.urgency == Urgency::Placing {
-            self.placing.get_mut(&tag.node).expect("it has been begun").ended(took);
+            let placing = self.placing.get_mut(&(tag.node, tag.life));
+            placing.expect("it has been begun").ended(took);
         }
     }
 
@@ -253,9 +265,33 @@ mod tests {
         assert_eq!(most_after(1, SLOW + 1), MOST_PLACING * 3 / 4);
         assert_eq!(most_after(100, SLOW + 1), FEWEST_PLACING);
         assert_eq!(most_after(20, 0), FEWEST_PLACING + 20);
-        let mut waiting = Waiting { placing: [(0, placing)].into(), ..Waiting::default() };
+        let mut waiting = Waiting { placing: [((0, 0), placing)].into(), ..Waiting::default() };
         (0..100).for_each(|id| push(&mut waiting, id, Urgency::Placing, 1));
         assert_eq!(begin(&mut waiting).len(), FEWEST_PLACING + 20);
         assert!(!waiting.has_work());
+    }
+
+    #[test]
+    fn what_an_earlier_life_has_in_work_holds_up_no_later_one() {
+        let mut waiting = Waiting::default();
+        let tag = |life, id| Tag { node: 3, life, id, urgency: Urgency::Placing };
+        let request = |id| {
+            let op = DiskOp::Read { offset: 0, len: 4096 };
+            DiskRequest { id, op, urgency: Urgency::Placing }
+        };
+        for id in 0..MOST_PLACING as u64 {
+            waiting.begun(tag(1, id), false);
+        }
+        waiting.push(tag(1, 99), request(99));
+        assert!(begin(&mut waiting).is_empty() && !waiting.has_work());
+        waiting.push(tag(2, 7), request(7));
+        assert_eq!(begin(&mut waiting), [tag(2, 7)]);
+        for id in 0..MOST_PLACING as u64 {
+            waiting.ended(tag(1, id), None);
+        }
+        assert_eq!(begin(&mut waiting), [tag(1, 99)]);
+        waiting.ended(tag(1, 99), None);
+        waiting.push(tag(3, 1), request(1));
+        assert_eq!(waiting.placing.len(), 2, "what is idle is forgotten");
     }
 }
