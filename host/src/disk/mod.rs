@@ -61,6 +61,16 @@ static OPENED: AtomicU64 = AtomicU64::new(0);
 /// How long a process that was killed may keep a disk in use.
 const DYING: Duration = Duration::from_millis(500);
 
+/// A cache that a durable write flushes, and with it what earlier writes left there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cache {
+    /// The page cache.
+    Pages,
+    /// The device's own.
+    Device,
+    None,
+}
+
 /// An open disk. Nobody else can open it as one.
 #[derive(Debug)]
 pub struct Disk {
@@ -73,10 +83,8 @@ pub struct Disk {
     pub(crate) block: bool,
     /// Whether it is in memory, so that nothing makes it any safer.
     pub(crate) volatile: bool,
-    /// Whether it is worked without the page cache.
-    direct: bool,
-    /// Whether its device flushes its cache for a durable write.
-    flushes: bool,
+    /// What a durable write flushes.
+    cache: Cache,
     /// Whether starting an operation may take as long as the operation.
     pub(crate) starts_slowly: bool,
     /// In which order it is given its operations, and how many at a time.
@@ -126,7 +134,7 @@ impl Disk {
                 // A device can be opened exclusively once, so the first handle must go.
                 drop(disk);
                 let direct = Disk::patiently(path, OFlags::DIRECT);
-                let direct = direct.map(|disk| Disk { direct: !disk.is_cached(), ..disk });
+                let direct = direct.map(|disk| Disk { cache: disk.cache_under(), ..disk });
                 let disk = direct.or_else(|_| Disk::patiently(path, OFlags::empty()))?;
                 Disk { backend: Backend::Uring, ..disk }
             }
@@ -135,18 +143,23 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Whether its file system takes direct operations and does them through the page cache.
-    fn is_cached(&self) -> bool {
+    /// The cache of one that was opened for direct operations, which some file systems do through the page cache.
+    fn cache_under(&self) -> Cache {
         let said = rustix::fs::statx(&self.file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
-        // Where neither kernel nor file system says so, it is as it was opened.
-        said.is_ok_and(|said| {
+        // If neither kernel nor file system knows, operations are direct.
+        let is_cached = said.is_ok_and(|said| {
             StatxFlags::from_bits_retain(said.stx_mask).contains(StatxFlags::DIOALIGN)
                 && said.stx_dio_offset_align == 0
-        })
+        });
+        match (is_cached, flushes_for_writes(&self.file)) {
+            (true, _) => Cache::Pages,
+            (false, true) => Cache::Device,
+            (false, false) => Cache::None,
+        }
     }
 
-    /// Has what is read from now on come from the disk. If pages could not be written while the disk was open before, the
-    /// page cache shows what the disk does not have, and whoever had it open was told of it, if anyone.
+    /// Drops its pages from the page cache. Pages whose write failed stay there as if they had been written, and only a
+    /// process that had the disk open is told of the failure.
     fn drop_cache(&self) -> Result<()> {
         if self.is_direct() {
             return Ok(());
@@ -186,7 +199,6 @@ impl Disk {
         let kind = file_system(&file, path)?;
         let on = rustix::fs::fstat(&file).map_err(at("look at", path))?.st_dev;
         let volatile = !block && IN_MEMORY.contains(&kind);
-        let flushes = flushes_for_writes(&file);
         let starts_slowly = !block && !volatile && !STARTS_AT_ONCE.contains(&kind);
         let (path, queue) = (path.to_path_buf(), DiskQueue::default());
         Ok(Disk {
@@ -196,8 +208,7 @@ impl Disk {
             backend: Backend::Sync,
             block,
             volatile,
-            direct: false,
-            flushes,
+            cache: Cache::Pages,
             starts_slowly,
             queue,
             fresh: false,
@@ -250,10 +261,10 @@ impl Disk {
         self.fresh
     }
 
-    /// Whether a write that failed may be retried. A durable one may report what became of earlier writes, once: they are
-    /// lost, and a second try would succeed. So it is where the page cache or a cache of the device is flushed for it.
+    /// Whether a write that failed may be retried. A durable one that flushes a cache may report the loss of earlier writes,
+    /// once: a second try would succeed.
     pub(crate) fn may_retry(&self, durable: bool) -> bool {
-        !durable || self.volatile || (self.direct && !self.flushes)
+        !durable || self.volatile || self.cache == Cache::None
     }
 
     /// Whether a write that found no free space may be retried. Through the page cache a durable one may report that an
@@ -262,9 +273,9 @@ impl Disk {
         !durable || self.is_direct()
     }
 
-    /// Whether no page cache is between it and what is read.
+    /// Whether reads bypass the page cache.
     pub(crate) fn is_direct(&self) -> bool {
-        self.volatile || self.direct
+        self.volatile || self.cache != Cache::Pages
     }
 
     /// Says what went wrong so that it names the disk.

@@ -31,7 +31,7 @@ struct Operation {
 /// What has become of an operation.
 enum Said {
     Ended(Tag, u64, DiskResult),
-    /// It is to be retried. No thread waits for that, since the disk can do everything else.
+    /// It found no free space, and waits without a thread until it is retried.
     Later(Operation),
 }
 

@@ -95,10 +95,8 @@ impl Failures {
 impl Engine {
     /// The disk of a node has failed an operation that the node cannot do without.
     pub(super) fn disk_failed(&mut self, n: usize, why: &str) {
-        let hides_nothing = self
-            .seat(n)
-            .and_then(|seat| seat.disk.as_ref())
-            .is_some_and(|disk| disk.is_direct());
+        let hides_nothing =
+            self.seat(n).and_then(|seat| seat.disk.as_ref()).is_some_and(|disk| disk.is_direct());
         self.stop_failing(n, why, hides_nothing);
     }
 

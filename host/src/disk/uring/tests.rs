@@ -77,7 +77,11 @@ fn what_the_kernel_gives_back_is_done_with_plain_calls() {
             let tag = Tag { node: 0, life: 0, id: 1, urgency: Urgency::Awaited };
             let request = DiskRequest { id: 1, op, urgency: Urgency::Awaited };
             ring.start(tag, &worker.disk, request);
-            let slot = ring.lines.get_mut(&(0, worker.disk.number)).and_then(|its| its.line.give()).unwrap();
+            let slot = ring
+                .lines
+                .get_mut(&(0, worker.disk.number))
+                .and_then(|its| its.line.give())
+                .unwrap();
             let Next::Ended(result) = ring.in_flight[slot].as_mut().unwrap().run_plainly() else {
                 panic!("it has free space");
             };
@@ -324,7 +328,8 @@ fn a_write_that_is_retried_is_given_to_the_kernel_again() {
         let tag = Tag { node: 0, life: 0, id: 1, urgency: Urgency::Awaited };
         ring.start(tag, &worker.disk, DiskRequest { id: 1, op, urgency: Urgency::Awaited });
         // As if the kernel had said that there was no free space.
-        let slot = ring.lines.get_mut(&(0, worker.disk.number)).unwrap().give(Instant::now()).unwrap();
+        let slot =
+            ring.lines.get_mut(&(0, worker.disk.number)).unwrap().give(Instant::now()).unwrap();
         let full = -Errno::NOSPC.raw_os_error();
         assert!(matches!(ring.in_flight[slot].as_mut().unwrap().advance(full), Next::Later));
         ring.without_space.push(slot);
