@@ -3,7 +3,22 @@
 //! Where all parity takes a write at once, those left always have what it takes: what is missing follows from the
 //! redundancy. Parity that waits says nothing. So two questions come after the answers: is what those had to write who
 //! cannot be asked [undetermined](is_undetermined), and can the host have been answered? Only the originator knows
-//! the latter (docs/internals/architecture.md, "Settling with deferred parity", has the table).
+//! the latter:
+//!
+//! | parities that wait | answers | undetermined | who decides | verdict |
+//! |---|---|---|---|---|
+//! | any | one has committed, or one knows nothing, or not all have answered | either | anyone | as without waiting |
+//! | none | all are prepared | never | anyone | commit |
+//! | some, all | all are prepared | no | the originator | commit |
+//! | some, all | all are prepared | yes | the originator | abort, and try again |
+//! | some, all | all are prepared | either | another, while the originator asks | wait for its decision |
+//! | some, all | all are prepared | either | another, when no originator asks any more | commit |
+//! | all, marked before | no node can be asked: the only participant is down | no | the originator | wait for it |
+//!
+//! The originator aborts because it has answered no host, and parity as it was determines the missing disk's content.
+//! Without an originator the survivors commit, since it may have answered its host. Undetermined data is then exposed:
+//! reads fail until its disk is back, and it is lost with that disk. The table is tested over all inputs, and determinacy
+//! over all losses and all deferred parities of the codes.
 
 use super::Verdict;
 use crate::layout::{ColumnRole, Geometry};

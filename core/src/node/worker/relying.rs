@@ -1,12 +1,24 @@
 //! Writes that rely on marks (AFRAID 2): all parity that covers their change is already marked as out of date, so only
 //! the disk with the data must be told.
 //!
-//! Such a write names a time since when the marks exist. They are gone if parity has been computed since. This
-//! disk knows of that: after all parity that covers a unit was marked, the first parity is computed from that unit, because
-//! nothing else determines the unit's content. So the disk notes each time when it sends data for
-//! parity, or writes data together with parity. A write that names an earlier time is refused. An admitted one refuses
-//! earlier reads (`order/admission.rs`), and later reads wait until it is decided. docs/internals/architecture.md, "Writes that
-//! rely on marks", has the argument.
+//! Such a write must not rely on a mark that a refresh removes without having read its data:
+//!
+//! 1. The originator knows the marks that it has made in this epoch, and since when (`originator/relying.rs`). The header of
+//!    the write names that time, `marked_since`. Only committed marks count, so all parity nodes have them durably.
+//! 2. The data disk notes when its data last went into parity: when it was sent for a rebuild, a refresh or a large write,
+//!    or was written together with parity. If that was after `marked_since`, it refuses the write (`MarksAreGone`), which is
+//!    retried with marks. Forgotten times count as later.
+//! 3. That suffices. Let all parity over a sector be marked at time t, and let R be the first later time at which one of them
+//!    is computed. At R all other parity over the sector is marked and shows nothing. So the sector itself was read at R,
+//!    and its disk knows.
+//! 4. A refresh at R and a write at w that relies on marks from before R meet at that disk. If the refresh comes first,
+//!    point 2 refuses the write. If the write comes first, the refresh is late (`order/admission.rs`), or waits for it.
+//! 5. Only the data disk knows the outcome of such a write. While it is down the request waits for `lost-wait`; a repeated
+//!    request asks that disk alone (`originator/recalling.rs`). The originator tells the parity nodes that disk's position
+//!    with its next message to each.
+//!
+//! No write relies on marks across epochs, without an order, while refreshing continues under load, or while a disk is down,
+//! behind or suspect.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
