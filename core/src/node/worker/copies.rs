@@ -3,13 +3,25 @@
 //! The disk of the data and all disks with parity that covers it keep new content beside the old
 //! (`store/copies.rs`). A *fold* writes it in place and into parity: an ordinary write of the content that is there already, by
 //! this node's originator. So the old content fits parity at all times, and all that computes anything from it goes on as
-//! without copies. Where content and copies could be taken for one another, the copies are folded first:
+//! without copies. The rules:
 //!
-//! - a write of part of a sector, whose rest is in a copy;
-//! - a read that is solved for, of data that has a copy, or from such data;
-//! - a rebuild of a column whose disk has missed something: the disk knows nothing of the copies, or has copies that were
-//!   folded since;
-//! - a column that is copied from another disk.
+//! - Copies are made only where all disks of the extent are present and have missed nothing. So each of them has every copy
+//!   of its stripes, and any loss that the layout bears leaves the old content, by the code, and a copy.
+//! - A fold happens only if its copies are still the newest, else it is refused (`NotCopied`). It waits for all earlier
+//!   undecided writes of the sectors, and refuses later ones with earlier timestamps.
+//! - Parity's disks, too, refuse a copy with a timestamp before a later change of the same sectors: the disk of the data may
+//!   die first. A write that replaces copies waits for undecided ones before it (`JournalStore::fold`).
+//! - Where content and copies could be taken for one another, the copies are folded first: before a write of part of a
+//!   sector, whose rest is in a copy; a read that is solved for, of data that has a copy, or from such data; a rebuild of a
+//!   column whose disk has missed something, and so knows nothing of the copies or has some that were folded since; and
+//!   before a column is copied from another disk. Until then these are refused (`Busy`).
+//! - A disk that was away believes its copies only where it has missed nothing. Copies count as writes of their sectors in
+//!   `Dirty`. A fold goes without a disk only in single sectors that the disk is known to lack.
+//! - Columns do not move and snapshots are not taken while there are copies: the authority waits for `Folded` reports, and
+//!   no more copies are made. Of a volume that sleeps no first snapshot is taken, since nodes that are away may have copies.
+//! - A fold always finds space. Only sectors in slots with a place are copied, in at most a 16th of the journal. Where copies
+//!   keep the journal from being freed, host writes are refused (`Busy`) before folds need the rest.
+//! - What waits for folds is refused before it is admitted at a disk, so it does not hinder them.
 //!
 //! Which copies are folded, and when, is in [`folding`](super::folding).
 
