@@ -80,6 +80,11 @@ impl Timestamp {
         Timestamp(micros << ORIGINATOR_BITS | u64::from(originator.0))
     }
 
+    /// The timestamp of the same originator this much later.
+    pub fn later(self, by: Nanos) -> Self {
+        Timestamp(self.0.saturating_add(by / 1000 << ORIGINATOR_BITS))
+    }
+
     /// The clock reading, in microseconds.
     pub fn micros(self) -> u64 {
         self.0 >> ORIGINATOR_BITS

@@ -139,3 +139,48 @@ fn who_is_asked_for_a_lock_of_what_has_ended_gives_it_back() {
     let others = bench.notices.iter().any(|(to, _)| *to == THIRD);
     assert!(!others, "who has not asked hears nothing");
 }
+
+/// A reader's clock is fast: this disk would remember what comes after it.
+const READER: u64 = 60_000_000;
+
+/// One that only reads here, for a host or for parity, loses its lock. Its messages to other disks may still be under way:
+/// they know by their times what came after that.
+#[test]
+fn a_lock_that_is_taken_back_goes_to_later_writes_only() {
+    for writes in [false, true] {
+        let mut bench = locking();
+        let (reader, lease) = (at(READER), bench.node.config.lease);
+        match writes {
+            true => bench.begin_write_of(reader, 0, Range { offset: UNIT, len: UNIT }),
+            false => read(&mut bench, reader),
+        }
+        while bench.disk_works().is_some() {}
+        let soon = reader.later(lease / 4);
+        assert_eq!(write(&mut bench, soon), None, "it has its lock");
+        bench.now += lease;
+        bench.handle(Input::Timer(Timer::Tick));
+        while bench.disk_works().is_some() {}
+        let horizon = reader.later(lease / 2);
+        assert_eq!(vote(&bench, soon), Some(Err(Refusal::Late(horizon))), "{writes}");
+        assert_eq!(write(&mut bench, reader.later(lease)), Some(Ok(())));
+    }
+}
+
+/// Its message is late. Another disk may have taken back its lock and shown it earlier content.
+#[test]
+fn a_late_read_does_not_see_what_may_have_got_its_lock_elsewhere() {
+    let lease = NodeConfig::default().lease;
+    for (by, shows) in [(lease / 4, true), (lease / 2, false)] {
+        let mut bench = locking();
+        let (reader, writer) = (at(READER), at(READER).later(by));
+        assert_eq!(write(&mut bench, writer), Some(Ok(())));
+        bench.hear_with(PEER, vec![Notice::Commit(writer)], None);
+        read(&mut bench, reader);
+        let reply = bench.sent.iter().find_map(|body| match body {
+            Body::ReadReply { ts, result, .. } if *ts == reader => Some(result.as_ref()),
+            _ => None,
+        });
+        let expected = if shows { None } else { Some(&Refusal::Late(writer)) };
+        assert_eq!(reply.expect("it is answered").err(), expected);
+    }
+}

@@ -51,6 +51,8 @@ pub enum Bug {
     HedgeMixesTimes,
     /// What a disk ends late counts in its node's next life. It is one of whoever runs nodes.
     LateCompletion,
+    /// Devices take locks back, and do not count with messages of those that had them.
+    OutlivesLocks,
     /// A read-modify-write writes at a later timestamp than it reads.
     WritesLater,
     /// Slots of thin volumes are given back though a disk may have missed the discard.
@@ -221,6 +223,11 @@ impl NodeConfig {
     /// Whether a hedged read reads everything a second time.
     pub(super) fn hedges_afresh(&self) -> bool {
         !self.has(Bug::HedgeMixesTimes)
+    }
+
+    /// Whether a read may have lost locks at other devices.
+    pub(super) fn doubts_locks(&self) -> bool {
+        !self.has(Bug::OutlivesLocks)
     }
 
     /// Whether a read-modify-write writes at the timestamp of its read.

@@ -272,6 +272,11 @@ impl Admission {
         }
     }
 
+    /// From now on no write that comes before `ts` is admitted to these sectors, as if they had been read then.
+    pub fn bar(&mut self, ts: Timestamp, range: Range<u64>) {
+        self.stamp(ts, range, Access::Read);
+    }
+
     /// The latest timestamp in `range` that stands against an access.
     fn latest_against(&self, ts: Timestamp, range: Range<u64>, access: Access) -> Timestamp {
         let mut latest = self.swept(&range, access);

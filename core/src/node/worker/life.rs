@@ -23,6 +23,7 @@ impl Worker {
         }
         for ts in stuck {
             self.leave_behind(ts);
+            self.bar_earlier(ts);
             self.drop_txn(ts);
         }
         self.expire_locks(now);

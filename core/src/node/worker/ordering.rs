@@ -274,16 +274,23 @@ impl Worker {
             }
             latest = latest.max(committed);
         }
-        match latest > ts && self.keeps_from_later(ordering) {
+        match latest >= self.horizon(ts, ordering) {
             true => Before::Later(latest),
             false => Before::Nothing,
         }
     }
 
-    /// Whether a read must not see content later than itself. Under its device's lock it may.
-    pub(super) fn keeps_from_later(&self, ordering: Ordering) -> bool {
-        let checked = !matches!(ordering, Ordering::None | Ordering::DeviceLocks);
-        checked && self.config.orders_reads()
+    /// From when on content is too late for a transaction that reads at `ts`. Under its device's lock it may see later
+    /// content than itself, but none from half a lease later on: another device may have taken a lock of it back since, and
+    /// admits only such writes then.
+    pub(super) fn horizon(&self, ts: Timestamp, ordering: Ordering) -> Timestamp {
+        match ordering {
+            _ if !self.config.orders_reads() => Timestamp(u64::MAX),
+            Ordering::None => Timestamp(u64::MAX),
+            Ordering::DeviceLocks if !self.config.doubts_locks() => Timestamp(u64::MAX),
+            Ordering::DeviceLocks => ts.later(self.config.lease / 2),
+            _ => Timestamp(ts.0.saturating_add(1)),
+        }
     }
 
     /// Refuses transactions that have waited for too long: they may wait for one another.
@@ -336,7 +343,22 @@ impl Worker {
         let over = |since: &Nanos| now.saturating_sub(*since) >= self.config.lease;
         let over: Vec<Timestamp> =
             self.device_locks.lent.iter().filter(|(_, s)| over(s)).map(|(ts, _)| *ts).collect();
-        over.into_iter().for_each(|ts| self.unlock(ts));
+        for ts in over {
+            self.bar_earlier(ts);
+            self.unlock(ts);
+        }
+    }
+
+    /// A transaction loses its locks here, and its messages to other disks may still be under way. Writes get these locks
+    /// only if they are so late that no disk shows them to it. A lease has gone by, so nearly all are.
+    pub(super) fn bar_earlier(&mut self, ts: Timestamp) {
+        if !self.config.doubts_locks() || !self.device_locks.table.is_granted(ts) {
+            return;
+        }
+        let horizon = self.horizon(ts, Ordering::DeviceLocks);
+        for lock in self.device_locks.table.locks_of(ts) {
+            self.admission.bar(horizon, lock.sectors.clone());
+        }
     }
 
     /// A new epoch: unprepared writes begin again, and with them their locks.

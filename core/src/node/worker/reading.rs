@@ -316,7 +316,7 @@ impl Worker {
             return Some(ts);
         }
         let latest = done.deferred.then(|| self.admission.latest_committed(sectors))?;
-        (latest > ts && self.keeps_from_later(ordering)).then_some(latest)
+        (latest >= self.horizon(ts, ordering)).then_some(latest)
     }
 
     /// Asks the store for the sectors that cells read: adjacent ones together.
