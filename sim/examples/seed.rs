@@ -6,12 +6,13 @@
 //! `central` or `controller` a controller coordinates in all runs, and with `uncontrolled` in none; with `fixed` nobody
 //! changes what the volume chooses; with `gives-up` nodes that are down for long are given up by themselves in all
 //! runs, and with `waits` in none; with `deferred` parity may wait in all runs, and with `drawn` in as many as the
-//! command draws; with `steady` hosts are never silent all together; with `layout=NAME` all volumes have it; with
-//! `undivided` there is one lock server; with `unslotted` disks have no slots; with `uncolumned` no column calculates for
-//! others; with `reserved` hosts reserve the volume in all runs that can have it (more with `unplaced`), and
-//! with `unreserved` in none; with `mds` no volume has local parity; with `unranged` no range of the volume chooses for itself; with
-//! `lasting` no node leaves again just when it has what it missed; with `copied` small writes are copied in all runs, and with
-//! `uncopied` in none; with `once` the story is told of the run as it is.
+//! command draws; with `steady` hosts are never silent all together; with `layout=NAME` all volumes have it, and
+//! with `ordering=NAME` all are ordered so; with `undivided` there is one lock server; with `unslotted` disks have
+//! no slots; with `uncolumned` no column calculates for others; with `reserved` hosts reserve the volume in all
+//! runs that can have it (more with `unplaced`), and with `unreserved` in none; with `mds` no volume has local
+//! parity; with `unranged` no range of the volume chooses for itself; with `lasting` no node leaves again just when
+//! it has what it missed; with `copied` small writes are copied in all runs, and with `uncopied` in none; with
+//! `once` the story is told of the run as it is.
 use weft_core::cluster::AuthorityBug;
 use weft_core::node::Bug as NodeBug;
 use weft_core::policy::{Commit, Roles};
@@ -81,6 +82,7 @@ fn main() {
         NodeBug::RepeatsBlindly,
         NodeBug::IgnoresReservations,
         NodeBug::WorksForTheGone,
+        NodeBug::OutlivesLocks,
         NodeBug::WritesLater,
         NodeBug::KeyUnchecked,
         NodeBug::MissingPiece,
@@ -125,6 +127,8 @@ fn main() {
     };
     let layout = all.iter().find_map(|word| word.strip_prefix("layout="));
     let layout = layout.map(|name| name.parse().expect("the name of a layout"));
+    let ordering = all.iter().find_map(|word| word.strip_prefix("ordering="));
+    let ordering = ordering.map(|name| name.parse().expect("the name of an ordering"));
     let options = Options {
         members,
         bug,
@@ -140,6 +144,7 @@ fn main() {
         places: !has("unplaced"),
         deferral,
         layout,
+        ordering,
         copies,
         divides_locks: !has("undivided"),
         slots: !has("unslotted"),
@@ -148,7 +153,7 @@ fn main() {
         local: !has("mds"),
         ranges: !has("unranged"),
         moves_when_sized: !has("unmoved"),
-        latest: if has("lasting") { Latest::HangsAnywhere } else { Latest::IdleTimes },
+        latest: if has("lasting") { Latest::HangsAnywhere } else { Latest::ShortLeases },
         ..Options::default()
     };
     let words: Vec<u64> = all.iter().filter_map(|s| s.parse().ok()).collect();

@@ -148,6 +148,8 @@ pub enum Latest {
     Blackouts,
     /// Copied writes are folded, and copied again, after idle times of other lengths than the usual.
     IdleTimes,
+    /// Leases of locks may be about as long as a request takes.
+    ShortLeases,
 }
 
 /// How a seed is run.
@@ -240,7 +242,7 @@ impl Options {
         ranges: true,
         moves_when_sized: true,
         takes_out: true,
-        latest: Latest::IdleTimes,
+        latest: Latest::ShortLeases,
         gives_up: None,
         controller: None,
         columns: true,

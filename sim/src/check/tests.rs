@@ -1,6 +1,7 @@
 mod copies;
 mod draws;
 mod layouts;
+mod leases;
 mod reserving;
 mod roles;
 mod seeds;

@@ -141,7 +141,7 @@ impl Run {
             remembered_writes: 1 << 17,
             lock_timeout: 30 * MILLIS,
             lock_servers: if options.divides_locks { draw_lock_servers(seed) } else { 1 },
-            lease: 500 * MILLIS,
+            lease: draw_lease(seed, options.latest),
             place_after: rng.u64(MILLIS..20 * MILLIS),
             rebuilds: rng.usize(1..=4),
             rebuilds_busy: 1,
@@ -309,6 +309,15 @@ fn draw_ordering(seed: u64) -> Ordering {
     match rng.bool() {
         true => Ordering::Timestamps,
         false => others[rng.usize(0..others.len())],
+    }
+}
+
+/// In half of the runs locks last hardly longer than a request takes.
+fn draw_lease(seed: u64, latest: Latest) -> Nanos {
+    let mut rng = Rng::with_seed(seed ^ 0x0001_ea5e_0510);
+    match latest >= Latest::ShortLeases && rng.bool() {
+        true => rng.u64(1..=40) * MILLIS,
+        false => 500 * MILLIS,
     }
 }
 
