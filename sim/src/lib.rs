@@ -40,6 +40,8 @@ mod panics;
 pub mod paper;
 pub mod perf;
 #[cfg(test)]
+mod put_back_tests;
+#[cfg(test)]
 mod rebuild_tests;
 #[cfg(test)]
 mod refresh_tests;
