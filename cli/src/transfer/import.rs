@@ -118,6 +118,7 @@ impl Import {
             snapshot: header.snapshot.clone(),
             taken: header.taken,
             source: header.identity.clone(),
+            size: Some(header.size),
         };
         let name = self.volume.clone();
         let request = match &header.base {

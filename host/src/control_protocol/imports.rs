@@ -19,6 +19,9 @@ pub struct ImportOf {
     pub taken: u64,
     /// The snapshot, as a [`weft_core::cluster::Source`].
     pub source: String,
+    /// Its size in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
 }
 
 impl ImportOf {
@@ -43,7 +46,8 @@ mod tests {
     fn a_time_that_cannot_be_shown_is_refused() {
         let import = |taken: u64| {
             let source = format!("{:032x}-7", 5);
-            ImportOf { snapshot: "s".into(), taken, source }.into_volume("a".into(), None)
+            ImportOf { snapshot: "s".into(), taken, source, size: None }
+                .into_volume("a".into(), None)
         };
         assert_eq!(import(LATEST).unwrap().taken, LATEST);
         for taken in [LATEST + 1, 1 << 63, u64::MAX] {

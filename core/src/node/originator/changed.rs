@@ -4,6 +4,9 @@
 //! volume between that and one of the two. So the disks are asked for the sectors written in each of these volumes. The
 //! work depends on the sectors written since, and no content is read or compared.
 //!
+//! What lies beyond the end of the snapshot is always a change, though nobody may have written there: whoever follows the
+//! changes may have other content there, of a time when the volume was larger before.
+//!
 //! The volume that lies lowest is asked first. A deleted snapshot may be merged into the one above it meanwhile: its
 //! sectors are found there then. For the same reason the volumes are looked up again before each question.
 
@@ -28,8 +31,11 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    pub fn new(volume: VolumeId, since: VolumeId, range: Range) -> Changes {
-        Changes { volume, since, range, asked: Vec::new(), found: Vec::new() }
+    pub fn new(volume: VolumeId, since: VolumeId, range: Range, map: &ClusterMap) -> Changes {
+        // A snapshot that is gone is an error in the first step.
+        let size = map.volumes.get(&since).map_or(0, |since| since.size);
+        let found = beyond(size, range).into_iter().collect();
+        Changes { volume, since, range, asked: Vec::new(), found }
     }
 
     /// The next volume to ask, and what of it; nothing if all were asked.
@@ -66,6 +72,13 @@ impl Changes {
     }
 }
 
+/// The part of a range that lies beyond a size.
+fn beyond(size: u64, range: Range) -> Option<Range> {
+    let offset = size.max(range.offset);
+    let len = range.end().checked_sub(offset).filter(|len| *len > 0)?;
+    Some(Range { offset, len })
+}
+
 impl Originator {
     /// Asks for the next volume of a request, or answers it.
     pub(super) fn step_changed(&mut self, id: u64, outbox: &mut Outbox) {
@@ -98,21 +111,44 @@ impl Originator {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::cluster::Volume;
+    use crate::layout::{Geometry, LayoutSpec};
+
+    /// Of a range since a snapshot of this size.
+    fn changes(size: u64, range: Range) -> Changes {
+        let spec = LayoutSpec::default();
+        let geometry = Geometry::new(spec.over(3).unwrap(), 4096);
+        let since = Volume::new(VolumeId(2), "v@s", size, &spec, geometry, Vec::new());
+        let volumes = [(since.id, Arc::new(since))].into();
+        let map = ClusterMap { volumes, ..ClusterMap::default() };
+        Changes::new(VolumeId(1), VolumeId(2), range, &map)
+    }
 
     #[test]
     fn what_was_written_in_any_volume_may_have_changed() {
         let range = Range { offset: 100, len: 100 };
-        let mut changes = Changes::new(VolumeId(1), VolumeId(2), range);
+        let mut changes = changes(200, range);
         changes.take(100, &[(10, true), (5, false), (85, true)]);
         changes.take(100, &[(12, true), (8, false), (70, true), (10, false)]);
         changes.take(113, &[(1, false)]);
         let HostData::Changed(parts) = changes.answer() else { panic!() };
         assert_eq!(parts, [(10, false), (10, true), (70, false), (10, true)]);
-        let HostData::Changed(parts) = Changes::new(VolumeId(1), VolumeId(2), range).answer()
-        else {
-            panic!()
+    }
+
+    #[test]
+    fn what_lies_beyond_the_snapshot_has_changed() {
+        let range = Range { offset: 100, len: 100 };
+        let parts = |size: u64| match changes(size, range).answer() {
+            HostData::Changed(parts) => parts,
+            other => panic!("{other:?}"),
         };
-        assert_eq!(parts, [(100, false)]);
+        assert_eq!(parts(200), [(100, false)]);
+        assert_eq!(parts(1000), [(100, false)]);
+        assert_eq!(parts(150), [(50, false), (50, true)]);
+        assert_eq!(parts(100), [(100, true)]);
+        assert_eq!(parts(10), [(100, true)]);
     }
 }

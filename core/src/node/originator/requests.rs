@@ -103,7 +103,7 @@ impl Originator {
                 self.take((id, now), &volume, Answer::Extents(BTreeMap::new()), what);
             }
             HostOp::Changed(range, since) => {
-                let answer = Answer::Changed(Changes::new(volume.id, since, range));
+                let answer = Answer::Changed(Changes::new(volume.id, since, range, map));
                 self.requests.insert(id, Box::new(OpenRequest::new(volume.id, answer, 0)));
                 self.step_changed(id, outbox);
             }

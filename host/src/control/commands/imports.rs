@@ -12,6 +12,7 @@ use crate::control::diff::Diff;
 use crate::control::status;
 use crate::control_protocol::{ImportOf, ok};
 use crate::error::{Error, Result, fail};
+use crate::size::exactly;
 use crate::volumes::check_spelling;
 
 /// Reads the identity of a snapshot in a request.
@@ -25,6 +26,22 @@ pub(super) fn refuse_import(volume: &Volume) -> Result<()> {
         Some(import) => fail(format!(
             "'{}' is being imported to volume '{}', and gets that name when it is complete",
             volume.name, import.name
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Refuses changes up to a snapshot that is smaller than the one that they are based on. The hidden volume is no smaller than
+/// that, and would keep what the base has beyond the end.
+fn refuse_smaller(base: &Volume, size: Option<u64>) -> Result<()> {
+    match size.filter(|size| *size < base.size) {
+        Some(size) => fail(format!(
+            "the stream has the changes to a volume of {}, and snapshot '{}', on which it is based, has {}: changes to a smaller \
+             size cannot be imported; export the changes since a snapshot that is no larger, or the whole snapshot and \
+             import it to another volume",
+            exactly(size),
+            base.name,
+            exactly(base.size)
         )),
         None => Ok(()),
     }
@@ -83,6 +100,7 @@ impl Commands<'_> {
                  or one without a base to another volume"
             ));
         };
+        refuse_smaller(base, import.size)?;
         let base = base.id;
         let import = import.into_volume(volume.name.clone(), Some(volume.id))?;
         let checked = self.engine.map().check_import(base, &import);
@@ -213,5 +231,24 @@ impl Commands<'_> {
             }
             wait => Ok(Outcome::Wait(wait)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_core::layout::{Geometry, LayoutSpec};
+
+    use super::*;
+
+    #[test]
+    fn changes_to_a_smaller_size_are_refused() {
+        let spec = LayoutSpec::default();
+        let geometry = Geometry::new(spec.over(4).unwrap(), 64 << 10);
+        let base = Volume::new(VolumeId(3), "a@b", 20 << 30, &spec, geometry, Vec::new());
+        for fits in [None, Some(20 << 30), Some(30 << 30)] {
+            assert!(refuse_smaller(&base, fits).is_ok(), "{fits:?}");
+        }
+        let said = refuse_smaller(&base, Some(10 << 30)).unwrap_err().0;
+        assert!(said.contains("a@b") && said.contains("whole snapshot"), "{said}");
     }
 }
