@@ -309,7 +309,7 @@ impl Reactor {
         let now = Instant::now();
         if self.housekeeping.is_time(now) {
             self.engine.look_at_pace(now);
-            self.delete_orphans(now);
+            self.finish_orphans(now);
             self.forget_what_was_deleted(now);
             self.keep_schedules();
             self.hosts.look_around(&self.engine, now);

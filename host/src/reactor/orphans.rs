@@ -1,7 +1,7 @@
-//! Volumes that nobody finishes: hosts do not see them, because they were being made or deleted, and
-//! whoever did that is gone, or leads no more.
+//! Volumes that nobody finishes: hosts do not see them, because they were being made or deleted, or see only a part, because
+//! they were being resized; and whoever did that is gone, or leads no more.
 //!
-//! The process that leads gives their room back, as `weft volume delete` does.
+//! The process that leads gives their room back, as `weft volume delete` does, or that of the part that hosts do not see.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,14 +11,16 @@ use weft_core::cluster::{Absence, Hindrance, Prospect, Volume, is_crowded};
 use weft_core::units::VolumeId;
 
 use super::Reactor;
-use crate::control::commands::{Outcome, Wait, forgettable, seconds_left, time_of_day};
+use crate::control::commands::{
+    Outcome, Wait, forgettable, is_half_sized, seconds_left, time_of_day,
+};
 use crate::log::About;
 
 /// For how long nobody may have a volume in hand before it is taken for one that nobody finishes. What is
 /// done about a volume is a step at a time, and others hear of it with the next status.
 const LEFT_AFTER: Duration = Duration::from_secs(5);
 
-/// Volumes that hosts do not see and nobody has in hand, since when.
+/// Volumes that are unfinished and that nobody has in hand, since when.
 #[derive(Debug, Default)]
 pub(super) struct Orphans(BTreeMap<VolumeId, Instant>);
 
@@ -35,18 +37,24 @@ impl Orphans {
     }
 }
 
+/// What becomes of a volume that nobody finishes, and why.
+fn becomes(volume: &Volume, has_snapshots: bool) -> &'static str {
+    match (volume.is_deleted(), has_snapshots) {
+        _ if is_half_sized(volume) => "keeps the size that hosts see: its resize was interrupted",
+        (true, _) => "is not deleted: a host uses it, and the deletion was interrupted",
+        (false, false) => "is removed: its creation or deletion was interrupted",
+        (false, true) => "is unchanged: its rollback was interrupted",
+    }
+}
+
 impl Reactor {
-    /// Deletes the volumes that nobody finishes, if this process leads.
-    pub(super) fn delete_orphans(&mut self, now: Instant) {
-        let there = self.hidden_volumes_in_nobodys_hand();
+    /// Ends what was begun about volumes that nobody finishes, if this process leads.
+    pub(super) fn finish_orphans(&mut self, now: Instant) {
+        let there = self.unfinished_in_nobodys_hand();
         for id in self.housekeeping.orphans().look(&there, now) {
             let Some(volume) = self.engine.map().volumes.get(&id) else { continue };
             let name = volume.name.clone();
-            let becomes = match (volume.is_deleted(), self.engine.map().has_any_snapshot(id)) {
-                (true, _) => "is not deleted: a host uses it, and the deletion was interrupted",
-                (false, false) => "is removed: its creation or deletion was interrupted",
-                (false, true) => "is unchanged: its rollback was interrupted",
-            };
+            let becomes = becomes(volume, self.engine.map().has_any_snapshot(id));
             self.engine.log.on(About::volume(&name)).warn(&format!("volume '{name}' {becomes}"));
             match self.with_commands(|commands| commands.finish_orphan(id)) {
                 Ok(wait) => self.have_done(wait),
@@ -57,20 +65,19 @@ impl Reactor {
         }
     }
 
-    /// Volumes that hosts do not see and nobody does anything about, in any process, if this one is to
-    /// see to them.
-    fn hidden_volumes_in_nobodys_hand(&mut self) -> Vec<VolumeId> {
+    /// Unfinished volumes that nobody does anything about, in any process, if this one is to see to them.
+    fn unfinished_in_nobodys_hand(&mut self) -> Vec<VolumeId> {
         if !self.engine.rule.together().is_none_or(|t| t.is_in_charge())
             || !self.engine.is_settled()
         {
             return Vec::new();
         }
-        let hidden = self.with_commands(|commands| {
+        let unfinished = self.with_commands(|commands| {
             let all = commands.engine.map().volumes.values();
             all.filter(|v| commands.is_unfinished(v)).map(|v| v.id).collect::<Vec<_>>()
         });
         let (ours, others) = (self.controls.volumes_in_hand(), &self.peer_status);
-        hidden.into_iter().filter(|id| !ours.contains(id) && !others.has_in_hand(*id)).collect()
+        unfinished.into_iter().filter(|id| !ours.contains(id) && !others.has_in_hand(*id)).collect()
     }
 
     /// Removes deleted volumes for good that have been kept for a day. The one that was deleted first goes also if
@@ -121,6 +128,8 @@ impl Reactor {
 
 #[cfg(test)]
 mod tests {
+    use weft_core::layout::{Geometry, LayoutSpec};
+
     use super::*;
 
     #[test]
@@ -137,5 +146,18 @@ mod tests {
         assert_eq!(left.look(&[a, b], after(9)), [], "and no more");
         assert_eq!(left.look(&[a, b], after(11)), [a]);
         assert_eq!(left.look(&[b], after(14)), [b]);
+    }
+
+    #[test]
+    fn what_becomes_of_an_unfinished_volume_depends_on_what_hosts_see() {
+        let spec = LayoutSpec::default();
+        let geometry = Geometry::new(spec.over(3).unwrap(), 4096);
+        let mut volume = Volume::new(VolumeId(0), "v", 1 << 20, &spec, geometry, Vec::new());
+        assert!(!is_half_sized(&volume));
+        volume.visible = 1 << 19;
+        assert!(is_half_sized(&volume) && becomes(&volume, true).contains("keeps the size"));
+        volume.visible = 0;
+        assert!(!is_half_sized(&volume) && becomes(&volume, false).contains("is removed"));
+        assert!(becomes(&volume, true).contains("is unchanged"));
     }
 }

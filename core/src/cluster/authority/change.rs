@@ -128,8 +128,8 @@ pub enum Change {
     /// than what has come there since, and makes nothing fresh either.
     RemoveVolume(VolumeId),
     /// An operator deletes a volume, at this time in seconds since 1970. Hosts do not see it any more, and it keeps its room
-    /// until it is forgotten. It is not done if it has snapshots. A snapshot, unless a clone lies over it, is merged into what
-    /// lies over it, and forgotten.
+    /// until it is forgotten. Room that hosts never saw is given back at once. It is not done if it has snapshots. A snapshot,
+    /// unless a clone lies over it, is merged into what lies over it, and forgotten.
     DeleteVolume(VolumeId, u64),
     /// An operator has hosts see a deleted volume again. It is not done if it is not deleted, or if another volume
     /// has its name now.
@@ -297,6 +297,11 @@ fn delete_volume(map: &mut ClusterMap, id: VolumeId, since: u64) {
     }
     if let Some(volume) = map.volumes.get_mut(&id) {
         let volume = Arc::make_mut(volume);
+        // What a growth had yet to clear must not be seen if the volume is brought back.
+        if volume.visible > 0 && volume.visible < volume.size {
+            volume.cut_to_visible();
+            map.room_used = true;
+        }
         (volume.visible, volume.deletion.since) = (0, Some(since));
     }
 }

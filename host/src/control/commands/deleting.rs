@@ -44,6 +44,11 @@ pub(crate) fn forgettable(map: &ClusterMap) -> Vec<&Arc<Volume>> {
     deleted
 }
 
+/// Whether hosts see only a part of a volume: it grows, and its new room is not cleared yet, or it is made smaller.
+pub(crate) fn is_half_sized(volume: &Volume) -> bool {
+    volume.visible > 0 && volume.visible < volume.size
+}
+
 /// For how many seconds yet a volume can be brought back; none if it is not deleted, or is a snapshot.
 pub(crate) fn seconds_left(volume: &Volume, now: u64) -> Option<u64> {
     if volume.is_snapshot() {
@@ -99,27 +104,35 @@ impl Commands<'_> {
                 self.engine.change(Change::DeleteVolume(volume.id, time_of_day()))
             }
             _ => {
-                let to = VolumeSize { size: volume.size, visible: 0, more: Vec::new() };
+                // If it is shown again, it is with the size that hosts saw.
+                let size = if volume.visible > 0 { volume.visible } else { volume.size };
+                let to = VolumeSize { size, visible: 0, more: Vec::new() };
                 self.engine.size_volume(volume.id, to)
             }
         };
         Wait::Hidden(volume.id, ticket, kind)
     }
 
-    /// Whether nobody finishes a volume that hosts do not see, unless someone has it in hand: it is not deleted, or a
-    /// host uses it.
+    /// Whether nobody finishes a volume that hosts do not see, or see a part of, unless someone has it in hand: it is not
+    /// deleted, or a host uses it.
     pub(crate) fn is_unfinished(&self, volume: &Volume) -> bool {
         let is_used = || !volume.is_snapshot() && self.clients_of(volume.id) > 0;
-        volume.visible == 0 && (!volume.is_deleted() || is_used())
+        match volume.visible {
+            0 => !volume.is_deleted() || is_used(),
+            _ => is_half_sized(volume),
+        }
     }
 
     /// Deletes a volume that hosts do not see and nobody finishes. If a host uses it, because whoever was
     /// deleting it died before that was known, hosts see it again; and also if snapshots of it are left, even deleted
-    /// ones: it was being rolled back.
+    /// ones: it was being rolled back. A volume of which hosts see a part keeps that.
     pub(crate) fn finish_orphan(&mut self, id: VolumeId) -> Result<Wait> {
         self.require_ready()?;
-        let hidden = self.engine.map().volumes.get(&id).filter(|v| self.is_unfinished(v));
-        let Some(volume) = hidden.map(|v| Volume::clone(v)) else { return Err(overtaken()) };
+        let left = self.engine.map().volumes.get(&id).filter(|v| self.is_unfinished(v));
+        let Some(volume) = left.map(|v| Volume::clone(v)) else { return Err(overtaken()) };
+        if is_half_sized(&volume) {
+            return Ok(self.end_resize(volume));
+        }
         let map = self.engine.map();
         let is_deletable = check_deletion(map, &volume).is_ok() && !map.has_any_snapshot(id);
         match self.clients_of(id) {

@@ -51,7 +51,7 @@ use crate::hosts::Hosts;
 use crate::hosts::requests::Job;
 use crate::policy;
 
-pub(crate) use deleting::{forgettable, seconds_left, time_of_day};
+pub(crate) use deleting::{forgettable, is_half_sized, seconds_left, time_of_day};
 pub(crate) use schedules::Due;
 pub(crate) use waits::Wait;
 

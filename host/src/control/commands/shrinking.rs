@@ -8,8 +8,8 @@
 //! that are gone, and does no harm to whoever has its room then
 //! (see [`RemoveVolume`](weft_core::cluster::Change::RemoveVolume)).
 //!
-//! If whoever does this dies between, hosts see the smaller size and the room is kept; the same command
-//! again finishes it.
+//! If whoever does this dies between, hosts see the smaller size and the room is kept; the same command again finishes it,
+//! and after some seconds the process that leads does ([`Commands::finish_orphan`]).
 
 use weft_core::cluster::{Volume, VolumeSize};
 use weft_core::units::VolumeId;

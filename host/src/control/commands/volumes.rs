@@ -100,9 +100,8 @@ impl Commands<'_> {
         }
         if volume.visible < volume.size {
             return fail(format!(
-                "an earlier resize of volume '{}' is unfinished; finish it with `weft volume resize {} {}`, and then resize the \
-             volume",
-                volume.name, volume.name, volume.visible
+                "an earlier resize of volume '{}' was interrupted, and is being ended; try again in a few seconds",
+                volume.name
             ));
         }
         let grown = match volumes::grow(&volume, size, self.engine.map()) {
@@ -193,6 +192,13 @@ impl Commands<'_> {
         } else {
             self.engine.remove_volume(id);
         }
+    }
+
+    /// Ends a resize that nobody goes on with: the volume has the size that hosts see. If it was growing, its new room may hold
+    /// content of others, so it cannot be shown. If it was being made smaller, the operator asked for this.
+    pub(super) fn end_resize(&mut self, mut volume: Volume) -> Wait {
+        volume.cut_to_visible();
+        self.show(Box::new(volume))
     }
 
     /// Has hosts see all of a volume of this size.

@@ -239,6 +239,21 @@ fn a_deleted_volume_comes_back_unless_it_was_forgotten() {
     assert!(a.map().volumes.is_empty());
 }
 
+/// What a growth has not cleared yet is of other volumes.
+#[test]
+fn a_volume_that_was_growing_comes_back_with_what_hosts_saw() {
+    let mut a = started("rs:2+1", 5, 6);
+    let one = VolumeId(1);
+    let before = a.map().volumes[&one].clone();
+    let seen = before.size - before.geometry.stripe_bytes();
+    let to = VolumeSize { size: before.size, visible: seen, more: Vec::new() };
+    change(&mut a, Change::SizeVolume(one, to), 20);
+    change(&mut a, Change::DeleteVolume(one, 7), 30);
+    assert_eq!((a.map().volumes[&one].size, a.map().room_used), (seen, true));
+    change(&mut a, Change::UndeleteVolume(one), 40);
+    assert_eq!((a.map().volumes[&one].size, a.map().volumes[&one].visible), (seen, seen));
+}
+
 #[test]
 fn two_volumes_never_have_one_name() {
     let mut a = started("rs:2+1", 5, 6);
