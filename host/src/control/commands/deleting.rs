@@ -44,6 +44,18 @@ pub(crate) fn forgettable(map: &ClusterMap) -> Vec<&Arc<Volume>> {
     deleted
 }
 
+/// The volume of a name that was deleted last, if no other has the name: hosts may see that one, or it is unfinished.
+fn alone_of_its_name(map: &ClusterMap, name: &str) -> Option<Arc<Volume>> {
+    let is_taken = map.volumes.values().any(|v| v.name == name && !v.is_deleted());
+    deleted_last(map, name).filter(|_| !is_taken)
+}
+
+/// The volume of a name that was deleted last, and can be brought back.
+fn deleted_last(map: &ClusterMap, name: &str) -> Option<Arc<Volume>> {
+    let deleted = map.deleted().into_iter().rev();
+    deleted.filter(|v| !v.is_snapshot()).find(|v| v.name == name).cloned()
+}
+
 /// Whether hosts see only a part of a volume: it grows, and its new room is not cleared yet, or it is made smaller.
 pub(crate) fn is_half_sized(volume: &Volume) -> bool {
     volume.visible > 0 && volume.visible < volume.size
@@ -71,7 +83,7 @@ impl Commands<'_> {
     /// until the process that leads deletes it ([`Commands::finish_orphan`]).
     pub(crate) fn delete(&mut self, name: &str, now: bool) -> Result<Wait> {
         self.require_ready()?;
-        let deleted = self.deleted(name).filter(|_| now && self.volume(name).is_err());
+        let deleted = alone_of_its_name(self.engine.map(), name).filter(|_| now);
         if let Some(volume) = deleted {
             // It may have been deleted just now.
             let epoch = self.engine.map().epoch;
@@ -142,13 +154,8 @@ impl Commands<'_> {
     }
 
     /// The volumes that can be brought back, in the order in which they were deleted.
-    fn all_deleted(&self) -> impl DoubleEndedIterator<Item = &Arc<Volume>> {
+    fn all_deleted(&self) -> impl Iterator<Item = &Arc<Volume>> {
         self.engine.map().deleted().into_iter().filter(|volume| !volume.is_snapshot())
-    }
-
-    /// The volume of a name that was deleted last.
-    fn deleted(&self, name: &str) -> Option<Arc<Volume>> {
-        self.all_deleted().rev().find(|v| v.name == name).cloned()
     }
 
     /// Has a volume go that hosts do not see and do not use. A snapshot whose content others show is only marked as
@@ -211,7 +218,7 @@ impl Commands<'_> {
     /// Brings back a deleted volume.
     pub(super) fn undelete(&mut self, name: &str) -> Result<Wait> {
         self.require_ready()?;
-        let Some(volume) = self.deleted(name) else {
+        let Some(volume) = deleted_last(self.engine.map(), name) else {
             let names: Vec<&str> = self.all_deleted().map(|v| v.name.as_str()).collect();
             return match names.is_empty() {
                 _ if name.contains(SNAPSHOT_MARK) => fail(format!(
@@ -353,11 +360,38 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_deleted_volume_is_kept_for_a_day() {
+    fn volume(id: u32) -> Volume {
         let spec = LayoutSpec::default();
         let geometry = Geometry::new(spec.over(3).unwrap(), 4096);
-        let mut volume = Volume::new(VolumeId(0), "v", 0, &spec, geometry, Vec::new());
+        Volume::new(VolumeId(id), "v", 0, &spec, geometry, Vec::new())
+    }
+
+    fn deleted(id: u32, since: u64) -> Volume {
+        Volume { deletion: Deletion { since: Some(since) }, ..volume(id) }
+    }
+
+    fn map(volumes: impl IntoIterator<Item = Volume>) -> ClusterMap {
+        let volumes = volumes.into_iter().map(|v| (v.id, Arc::new(v))).collect();
+        ClusterMap { volumes, ..ClusterMap::default() }
+    }
+
+    #[test]
+    fn a_deleted_volume_is_removed_by_name_if_no_other_has_the_name() {
+        let found = |map: &ClusterMap| alone_of_its_name(map, "v").map(|v| v.id.0);
+        let all = [deleted(1, 20), deleted(2, 10)];
+        assert_eq!(found(&map(all.clone())), Some(1));
+        // One that hosts see, and one that is unfinished, which they do not.
+        for visible in [4096, 0] {
+            let other = Volume { visible, size: 4096, ..volume(3) };
+            let map = map(all.clone().into_iter().chain([other]));
+            assert_eq!(found(&map), None);
+            assert_eq!(deleted_last(&map, "v").map(|v| v.id.0), Some(1));
+        }
+    }
+
+    #[test]
+    fn a_deleted_volume_is_kept_for_a_day() {
+        let mut volume = volume(0);
         assert_eq!(seconds_left(&volume, 100), None);
         volume.deletion = Deletion { since: Some(100) };
         assert_eq!(seconds_left(&volume, 100), Some(86_400));
