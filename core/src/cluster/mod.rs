@@ -2,6 +2,7 @@
 
 mod authority;
 mod balance;
+mod crowding;
 mod map;
 mod message;
 mod moves;
@@ -15,6 +16,7 @@ pub use authority::{
     NewNodes, PolicyChange, Prospect, VolumeSize,
 };
 pub use balance::{Fullness, Move, Plan, plan as plan_balance};
+pub use crowding::deleted_in_the_way;
 pub use map::{
     APART, APART_BY_NODE, Access, Area, Attendance, Certificate, ClusterMap, Deletion,
     DueSnapshots, Extent, Hold, Home, HostChange, HostList, Import, KnownHost, LONGEST_REGISTRANT,
@@ -25,7 +27,7 @@ pub use map::{
     Stripes, TimeAway, ViewError, Volume, is_host_name,
 };
 pub use message::{MapMessage, MemberReport, Memory};
-pub use moves::{can_drain, is_crowded};
+pub use moves::can_drain;
 pub use placement::{
     EXTENT_COLUMN_BYTES, ONE_EXTENT, Place, PlacementError, column_bytes, place_stripes,
     place_thin, place_volume, thin_start,

@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::map::{APART, ClusterMap, Extent, NodeInfo, Volume};
+use super::map::{APART, ClusterMap, Extent, Volume};
 use super::placement::{free_runs, other_thin_place};
 use crate::units::{NodeId, SPACE_SECTORS, Timestamp, VolumeId};
 
@@ -106,25 +106,6 @@ pub fn can_drain(map: &ClusterMap, node: NodeId) -> Result<(), VolumeId> {
         n == node || (info.draining && !info.removed)
     };
     have_room(map, drained)
-}
-
-/// Whether the room of a deleted volume is needed: columns are to leave nodes, none is on its way, and there is no room for
-/// them. A deleted volume that cannot be rebuilt is in the way, too: nobody is given up before what was lost is rebuilt.
-pub fn is_crowded(map: &ClusterMap) -> bool {
-    let goes = |n: NodeId, info: &NodeInfo| {
-        !info.removed && (info.given_up || info.draining) && map.columns_on(n) > 0
-    };
-    let all = map.nodes.iter().enumerate().map(|(n, info)| (NodeId(n as u16), info));
-    let going: BTreeSet<NodeId> = all.filter(|(n, info)| goes(*n, info)).map(|(n, _)| n).collect();
-    let moves = map.volumes.values().flat_map(|v| &v.extents).any(|e| !e.filling.is_empty());
-    let beyond_help = |v: &&Arc<Volume>| {
-        let lost = |n: &NodeId| map.nodes[usize::from(n.0)].given_up && going.contains(n);
-        map.is_asleep(v) && v.nodes().iter().any(lost)
-    };
-    !going.is_empty()
-        && !moves
-        && (map.deleted().into_iter().any(|v| beyond_help(&v))
-            || have_room(map, |n| going.contains(&n)).is_err())
 }
 
 /// Whether all that is on the disks of nodes that go has a place on those of others; if not, a volume of which a column

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weft_core::cluster::{Absence, Hindrance, Prospect, Volume, is_crowded};
-use weft_core::units::VolumeId;
+use weft_core::cluster::{Absence, Hindrance, Prospect, Volume, deleted_in_the_way};
+use weft_core::units::{NodeId, VolumeId};
 
 use super::Reactor;
 use crate::control::commands::{
@@ -80,8 +80,8 @@ impl Reactor {
         unfinished.into_iter().filter(|id| !ours.contains(id) && !others.has_in_hand(*id)).collect()
     }
 
-    /// Removes deleted volumes for good that have been kept for a day. The one that was deleted first goes also if
-    /// what is on disks that are to be emptied, or are lost, finds no room.
+    /// Removes deleted volumes for good that have been kept for a day. One goes also if what is on disks that are to be
+    /// emptied, or are lost, finds room without it, and none with it.
     pub(super) fn forget_what_was_deleted(&mut self, now: Instant) {
         let leads = self.engine.rule.together().is_none_or(|t| t.is_in_charge());
         if !leads || !self.engine.is_settled() {
@@ -92,15 +92,10 @@ impl Reactor {
             let all = forgettable(commands.engine.map()).into_iter();
             all.filter(|volume| commands.is_let_go(volume)).cloned().collect()
         });
-        let map = self.engine.map();
         let unneeded = deleted.iter().find(|v| v.is_snapshot()).map(|v| v.id);
         let over = deleted.iter().find(|v| seconds_left(v, time) == Some(0)).map(|v| v.id);
-        let first = deleted.first().map(|v| v.id);
-        let lacks_room = || {
-            let no_room = |a: &Absence| a.prospect == Prospect::Hindered(Hindrance::NoRoom);
-            is_crowded(map) || self.engine.rule.absences().iter().any(no_room)
-        };
-        let stuck: Vec<VolumeId> = first.filter(|_| lacks_room()).into_iter().collect();
+        let in_the_way = (!deleted.is_empty()).then(|| self.in_the_way(&deleted)).flatten();
+        let stuck: Vec<VolumeId> = in_the_way.into_iter().collect();
         let crowding = self.housekeeping.crowding().look(&stuck, now).pop();
         let (id, why) = match (unneeded, over, crowding) {
             (Some(id), ..) => (id, "no volume is based on it"),
@@ -109,6 +104,15 @@ impl Reactor {
             _ => return,
         };
         self.with_commands(|commands| commands.forget(id, why));
+    }
+
+    /// One of these deleted volumes, without which there is room for what must leave disks.
+    fn in_the_way(&self, deleted: &[Arc<Volume>]) -> Option<VolumeId> {
+        let no_room = |a: &&Absence| a.prospect == Prospect::Hindered(Hindrance::NoRoom);
+        let absences = self.engine.rule.absences();
+        let absent: Vec<NodeId> = absences.iter().filter(no_room).map(|a| a.node).collect();
+        let ids: Vec<VolumeId> = deleted.iter().map(|v| v.id).collect();
+        deleted_in_the_way(self.engine.map(), &absent, &ids)
     }
 
     /// Has something done that nobody outside waits for.
