@@ -31,6 +31,7 @@ impl Reactor {
             keeper: &self.keeper,
             vault: &self.vault,
             book: &self.book,
+            witnessed: self.housekeeping.witnessed(),
         })
     }
 

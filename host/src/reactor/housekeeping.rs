@@ -2,8 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use weft_core::cluster::ClusterMap;
+
 use super::orphans::Orphans;
 use super::schedules::Schedules;
+use crate::control::commands::Witnessed;
 
 /// How long hosts wait for a cluster whose nodes have not all come.
 const GATHERING: Duration = Duration::from_secs(30);
@@ -17,6 +20,7 @@ pub(super) struct Housekeeping {
     looked: Instant,
     orphans: Orphans,
     crowding: Orphans,
+    witnessed: Witnessed,
     schedules: Schedules,
 }
 
@@ -29,6 +33,7 @@ impl Housekeeping {
             looked: now,
             orphans: Orphans::default(),
             crowding: Orphans::default(),
+            witnessed: Witnessed::default(),
             schedules: Schedules::default(),
         }
     }
@@ -55,6 +60,16 @@ impl Housekeeping {
     /// The deleted volume whose room others need, if there is one.
     pub(super) fn crowding(&mut self) -> &mut Orphans {
         &mut self.crowding
+    }
+
+    /// Since when this process has known of deleted volumes.
+    pub(super) fn witnessed(&self) -> &Witnessed {
+        &self.witnessed
+    }
+
+    /// Takes note of the deleted volumes of the map.
+    pub(super) fn witness(&mut self, map: &ClusterMap, now: Instant) {
+        self.witnessed.look(map, now);
     }
 
     /// What has been done about scheduled snapshots, and said of them.

@@ -11,9 +11,7 @@ use weft_core::cluster::{Absence, Hindrance, Prospect, Volume, deleted_in_the_wa
 use weft_core::units::{NodeId, VolumeId};
 
 use super::Reactor;
-use crate::control::commands::{
-    Outcome, Wait, forgettable, is_half_sized, seconds_left, time_of_day,
-};
+use crate::control::commands::{Outcome, Wait, forgettable, is_half_sized};
 use crate::log::About;
 
 /// For how long nobody may have a volume in hand before it is taken for one that nobody finishes. What is
@@ -80,20 +78,22 @@ impl Reactor {
         unfinished.into_iter().filter(|id| !ours.contains(id) && !others.has_in_hand(*id)).collect()
     }
 
-    /// Removes deleted volumes for good that have been kept for a day. One goes also if what is on disks that are to be
-    /// emptied, or are lost, finds room without it, and none with it.
+    /// Removes deleted volumes for good that have been kept for a day. One goes also if the content of
+    /// drained or lost disks finds room without it, and none with it.
     pub(super) fn forget_what_was_deleted(&mut self, now: Instant) {
+        self.housekeeping.witness(self.engine.map(), now);
         let leads = self.engine.rule.together().is_none_or(|t| t.is_in_charge());
         if !leads || !self.engine.is_settled() {
             return;
         }
-        let time = time_of_day();
-        let deleted: Vec<Arc<Volume>> = self.with_commands(|commands| {
+        let (deleted, over) = self.with_commands(|commands| {
             let all = forgettable(commands.engine.map()).into_iter();
-            all.filter(|volume| commands.is_let_go(volume)).cloned().collect()
+            let deleted: Vec<Arc<Volume>> =
+                all.filter(|v| commands.is_let_go(v)).cloned().collect();
+            let over = deleted.iter().find(|v| commands.is_over(v)).map(|v| v.id);
+            (deleted, over)
         });
         let unneeded = deleted.iter().find(|v| v.is_snapshot()).map(|v| v.id);
-        let over = deleted.iter().find(|v| seconds_left(v, time) == Some(0)).map(|v| v.id);
         let in_the_way = (!deleted.is_empty()).then(|| self.in_the_way(&deleted)).flatten();
         let stuck: Vec<VolumeId> = in_the_way.into_iter().collect();
         let crowding = self.housekeeping.crowding().look(&stuck, now).pop();

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 use weft_core::cluster::{Change, ClusterMap, Volume, VolumeSize};
@@ -24,6 +24,10 @@ use crate::volumes::{SNAPSHOT_MARK, check_name};
 
 /// How long a deleted volume can be brought back.
 pub(crate) const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long this process must have known of a deleted volume before it removes it because its time is over. Until then a wrong
+/// clock may be set right, or noticed.
+const KNOWN_FOR: Duration = Duration::from_secs(60 * 60);
 
 /// By then all processes have said whether a host uses a deleted volume.
 const CERTAIN_AFTER: Duration = Duration::from_secs(60);
@@ -137,7 +141,7 @@ impl Commands<'_> {
 
     /// Deletes a volume that hosts do not see and nobody finishes. If a host uses it, because whoever was
     /// deleting it died before that was known, hosts see it again; and also if snapshots of it are left, even deleted
-    /// ones: it was being rolled back. A volume of which hosts see a part keeps that.
+    /// ones: it was being rolled back. If hosts see a part of a volume, it keeps that.
     pub(crate) fn finish_orphan(&mut self, id: VolumeId) -> Result<Wait> {
         self.require_ready()?;
         let left = self.engine.map().volumes.get(&id).filter(|v| self.is_unfinished(v));
@@ -296,12 +300,16 @@ impl Commands<'_> {
         }))
     }
 
+    /// Whether a deleted volume has been kept for long enough, by the time of day and by this process's uptime.
+    pub(crate) fn is_over(&self, volume: &Volume) -> bool {
+        is_over(volume, time_of_day(), self.witnessed.known_for(volume, Instant::now()))
+    }
+
     /// Whether no host uses a deleted volume. That is known for certain if it was not deleted just now.
     pub(crate) fn is_let_go(&self, volume: &Volume) -> bool {
-        let before = |since: u64| time_of_day().saturating_sub(since) > CERTAIN_AFTER.as_secs();
         let is_certain = || {
             volume.is_snapshot()
-                || volume.deletion.since.is_some_and(before)
+                || self.witnessed.known_for(volume, Instant::now()) > CERTAIN_AFTER
                 || self.unheard_since(self.engine.map().epoch).is_empty()
         };
         self.clients_of(volume.id) == 0 && is_certain()
@@ -353,6 +361,11 @@ impl Commands<'_> {
     }
 }
 
+/// Whether a deleted volume has been kept for a day, at this time in seconds since 1970. This process has known of it for `known_for`.
+fn is_over(volume: &Volume, now: u64, known_for: Duration) -> bool {
+    seconds_left(volume, now) == Some(0) && known_for >= KNOWN_FOR
+}
+
 #[cfg(test)]
 mod tests {
     use weft_core::cluster::Deletion;
@@ -398,5 +411,15 @@ mod tests {
         assert_eq!(seconds_left(&volume, 86_499), Some(1));
         assert_eq!(seconds_left(&volume, 90_000), Some(0));
         assert_eq!(seconds_left(&volume, 0), Some(86_500), "a clock that was set back");
+    }
+
+    #[test]
+    fn a_clock_that_is_ahead_removes_nothing_at_once() {
+        let deleted = deleted(0, 1000);
+        let a_day_ahead = 1000 + KEPT_FOR.as_secs();
+        assert!(!is_over(&deleted, a_day_ahead, Duration::ZERO));
+        assert!(!is_over(&deleted, a_day_ahead, KNOWN_FOR - Duration::from_secs(1)));
+        assert!(is_over(&deleted, a_day_ahead, KNOWN_FOR));
+        assert!(!is_over(&deleted, a_day_ahead - 1, 2 * KEPT_FOR));
     }
 }

@@ -22,6 +22,7 @@ mod taking;
 mod thin;
 mod volumes;
 mod waits;
+mod witnessed;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -54,6 +55,7 @@ use crate::policy;
 pub(crate) use deleting::{forgettable, is_half_sized, seconds_left, time_of_day};
 pub(crate) use schedules::Due;
 pub(crate) use waits::Wait;
+pub(crate) use witnessed::Witnessed;
 
 /// How long a question for the leader waits for one.
 pub(crate) const ELECTION: Duration = Duration::from_secs(10);
@@ -116,6 +118,7 @@ pub(crate) struct Commands<'a> {
     pub(crate) keeper: &'a Keeper,
     pub(crate) vault: &'a Vault,
     pub(crate) book: &'a Book,
+    pub(crate) witnessed: &'a Witnessed,
 }
 
 impl Commands<'_> {
