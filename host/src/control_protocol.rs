@@ -219,7 +219,7 @@ pub enum ControlRequest {
     VolumeImport {
         /// The volume's name.
         name: String,
-        /// The snapshot that the changes are based on, as a [`weft_core::cluster::Source`].
+        /// The snapshot that the changes are based on, as a [`weft_core::cluster::Identity`].
         base: String,
         /// The later one.
         import: ImportOf,
@@ -228,7 +228,7 @@ pub enum ControlRequest {
     VolumeImportedUpTo {
         /// The volume's name.
         name: String,
-        /// The snapshot whose content is imported, as a [`weft_core::cluster::Source`].
+        /// The snapshot whose content is imported, as a [`weft_core::cluster::Identity`].
         source: String,
         /// The offset.
         done: u64,
@@ -237,7 +237,7 @@ pub enum ControlRequest {
     VolumeImported {
         /// The volume's name.
         name: String,
-        /// The snapshot whose content was imported, as a [`weft_core::cluster::Source`].
+        /// The snapshot whose content was imported, as a [`weft_core::cluster::Identity`].
         source: String,
     },
     /// From now on this connection speaks the native protocol, for an operator, who may use every volume.

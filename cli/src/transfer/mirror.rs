@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use weft_core::cluster::Source;
+use weft_core::cluster::Identity;
 use weft_host::status::VolumeStatus;
 use weft_host::{Control, ControlRequest, stamp};
 use weft_terminal::{bytes, say};
@@ -277,7 +277,7 @@ fn snapshots(control: &mut Control, volume: &str) -> Result<Vec<(String, Option<
         let name = v.name.strip_prefix(volume)?.strip_prefix('@')?.to_string();
         let identity = v.transfer.and_then(|t| t.identity);
         // Of a later version, perhaps.
-        let identity = identity.filter(|text| text.parse::<Source>().is_ok());
+        let identity = identity.filter(|text| text.parse::<Identity>().is_ok());
         Some((name, identity))
     });
     Ok(its.collect())

@@ -19,10 +19,10 @@ pub use balance::{Fullness, Move, Plan, plan as plan_balance};
 pub use crowding::deleted_in_the_way;
 pub use map::{
     APART, APART_BY_NODE, Access, Area, Attendance, Certificate, ClusterMap, Deletion,
-    DueSnapshots, Extent, Hold, Home, HostChange, HostList, Import, KnownHost, LONGEST_REGISTRANT,
-    LONGEST_SEALED, Lineage, MOST_CERTIFICATES, MOST_HOSTS, MOST_RANGES, MOST_REGISTRANTS,
-    MOST_REMOVED, MOST_SEALED, MOST_SNAPSHOTS, MOST_VIEWS, NoSource, NodeInfo, NodeKind,
-    PolicyRange, Registrant, Removal, Reservation, ReservationAction, ReservationChange,
+    DueSnapshots, Extent, Hold, Home, HostChange, HostList, Identity, Import, KnownHost,
+    LONGEST_REGISTRANT, LONGEST_SEALED, Lineage, MOST_CERTIFICATES, MOST_HOSTS, MOST_RANGES,
+    MOST_REGISTRANTS, MOST_REMOVED, MOST_SEALED, MOST_SNAPSHOTS, MOST_VIEWS, NoSource, NodeInfo,
+    NodeKind, PolicyRange, Registrant, Removal, Reservation, ReservationAction, ReservationChange,
     ReservationKind, ReservationOutcome, Reservations, Scheduled, SealedSecret, Snapshot, Source,
     Stripes, TimeAway, ViewError, Volume, is_host_name,
 };

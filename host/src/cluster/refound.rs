@@ -58,7 +58,7 @@ pub fn refound(config: Configuration, found: bool) -> Result<Remains> {
     let of_log = stored.and_then(|s| s.map(&Codec)).filter(|map| map.epoch > 0);
     let log_epoch = of_log.as_ref().map(|map| map.epoch);
     let (disks, of_disks) = on_disks(&home)?;
-    let Some(map) = of_log.into_iter().chain(of_disks).max_by_key(|map| map.epoch) else {
+    let Some(mut map) = of_log.into_iter().chain(of_disks).max_by_key(|map| map.epoch) else {
         return fail(format!(
             "neither the member's log in {} nor a disk of this process has a map; try another process",
             home.dir().display()
@@ -72,6 +72,7 @@ pub fn refound(config: Configuration, found: bool) -> Result<Remains> {
         nobody_runs(&map, &home)?;
         let term = epoch_parts(newest).0.max(term) + FORGOTTEN_TERMS;
         let member = next_member(&mut home)?;
+        map.pass_over_forgotten_numbers();
         write_first_log(home.dir(), Stored::founded_after(member, &map, &Codec, term))?;
     }
     Ok(Remains { log, log_epoch, disks, newest })

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use weft_core::cluster::{ClusterMap, Source, Volume};
+use weft_core::cluster::{ClusterMap, Identity, Import, Volume};
 
 use crate::log::stamp;
 use crate::status::TransferStatus;
@@ -28,9 +28,9 @@ pub(super) fn transfer(map: &ClusterMap, volume: &Volume, cluster: u128) -> Opti
     let import = volume.import.as_ref();
     let below = volume.lineage.below.filter(|_| import.is_some());
     let base = below.and_then(|id| map.volumes.get(&id)?.identity(cluster));
-    let text = |identity: Source| identity.to_string();
+    let text = |identity: Identity| identity.to_string();
     let transfer = TransferStatus {
-        identity: import.map(|import| import.source).or(volume.identity(cluster)).map(text),
+        identity: import.map(Import::identity).or(volume.identity(cluster)).map(text),
         base: base.map(text),
         done: import.map(|import| import.done),
         imported_until: imported.map(|snapshot| snapshot.taken).max(),
@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(origin(&ClusterMap::default(), &first).as_deref(), Some("a"));
         assert_eq!(origin(&map(&second), &a), None);
         let identity = transfer(&map(&second), &first, 7).unwrap().identity.unwrap();
-        assert_eq!(identity, "00000000000000000000000000000007-1");
+        assert_eq!(identity, "00000000000000000000000000000007-1-1735689599");
         assert_eq!(transfer(&map(&second), &a, 7), None);
         assert_eq!(taken(&first).as_deref(), Some("2024-12-31T23:59:59.000Z"));
     }

@@ -1,7 +1,7 @@
 //! Imports, as requests name them.
 
 use serde::{Deserialize, Serialize};
-use weft_core::cluster::{Import, NoSource};
+use weft_core::cluster::{Identity, Import, NoSource};
 use weft_core::units::VolumeId;
 
 use crate::error::{Error, Result, fail};
@@ -17,7 +17,7 @@ pub struct ImportOf {
     pub snapshot: String,
     /// Seconds since 1970 when it was taken.
     pub taken: u64,
-    /// The snapshot, as a [`weft_core::cluster::Source`].
+    /// The snapshot, as a [`weft_core::cluster::Identity`].
     pub source: String,
     /// Its size in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,7 +33,8 @@ impl ImportOf {
                 self.taken
             ));
         }
-        let source = self.source.parse().map_err(|e: NoSource| Error(e.to_string()))?;
+        let identity: Identity = self.source.parse().map_err(|e: NoSource| Error(e.to_string()))?;
+        let source = identity.source;
         Ok(Import { name, into, snapshot: self.snapshot, taken: self.taken, source, done: 0 })
     }
 }

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use super::{ClusterMap, Snapshot, ViewError, Volume};
 use crate::units::VolumeId;
 
-/// What identifies the content of a snapshot everywhere: the snapshot that was taken, and not imported. Numbers of volumes
-/// are not used twice in a cluster.
+/// The snapshot that was taken, and not imported. Numbers of volumes are not used twice in a cluster, unless its state is
+/// restored from a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Source {
     /// The number of its cluster.
@@ -31,7 +31,9 @@ impl fmt::Display for Source {
 
 /// A text is no [`Source`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' identifies no snapshot: it is not 32 hexadecimal digits, a dash and a number")]
+#[error(
+    "'{0}' identifies no snapshot: it is not 32 hexadecimal digits and numbers, with dashes between them"
+)]
 pub struct NoSource(String);
 
 impl FromStr for Source {
@@ -44,6 +46,53 @@ impl FromStr for Source {
             Some(Source { cluster, snapshot: VolumeId(snapshot.parse().ok()?) })
         });
         source.ok_or_else(|| NoSource(text.to_string()))
+    }
+}
+
+/// What identifies the content of a snapshot everywhere: the snapshot that was taken, and when. A cluster that was restored from
+/// a backup gives the same numbers again, but at other times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// The snapshot that was taken.
+    pub source: Source,
+    /// Seconds since 1970 when it was. Earlier versions of streams do not say it.
+    pub taken: Option<u64>,
+}
+
+impl Identity {
+    /// Of a snapshot that was taken at a time.
+    pub fn new(source: Source, taken: u64) -> Identity {
+        Identity { source, taken: Some(taken) }
+    }
+
+    /// Whether both name the same snapshot. A time counts if both have one.
+    pub fn is(&self, other: &Identity) -> bool {
+        let differs = |(one, other)| one != other;
+        self.source == other.source && !self.taken.zip(other.taken).is_some_and(differs)
+    }
+}
+
+/// That of the source; then a dash, and the time.
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.taken {
+            Some(taken) => write!(f, "{}-{taken}", self.source),
+            None => self.source.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Identity {
+    type Err = NoSource;
+
+    fn from_str(text: &str) -> Result<Identity, NoSource> {
+        let is_source = |text: &str| text.matches('-').count() == 1;
+        let parts = text.rsplit_once('-').filter(|(source, _)| is_source(source));
+        let Some((source, taken)) = parts else {
+            return Ok(Identity { source: text.parse()?, taken: None });
+        };
+        let taken = taken.parse().map_err(|_| NoSource(text.to_string()))?;
+        Ok(Identity::new(source.parse()?, taken))
     }
 }
 
@@ -68,6 +117,11 @@ pub struct Import {
 const SUFFIX: &str = "%import";
 
 impl Import {
+    /// What identifies its content.
+    pub fn identity(&self) -> Identity {
+        Identity::new(self.source, self.taken)
+    }
+
     /// The name of the hidden volume.
     pub fn hidden_name(&self) -> String {
         Import::hidden_name_of(&self.name)
@@ -81,16 +135,18 @@ impl Import {
 
 impl Volume {
     /// What identifies its content, in the cluster of this number, if it is a snapshot.
-    pub fn identity(&self, cluster: u128) -> Option<Source> {
+    pub fn identity(&self, cluster: u128) -> Option<Identity> {
         let itself = Source { cluster, snapshot: self.id };
-        Some(self.lineage.snapshot?.source.unwrap_or(itself))
+        let snapshot = self.lineage.snapshot?;
+        // An imported snapshot has the time of its source.
+        Some(Identity::new(snapshot.source.unwrap_or(itself), snapshot.taken))
     }
 }
 
 impl ClusterMap {
     /// The snapshot of a volume with this content, in the cluster of this number.
-    pub fn snapshot_from(&self, id: VolumeId, source: Source, cluster: u128) -> Option<&Volume> {
-        let is_it = |v: &&&Arc<Volume>| v.identity(cluster) == Some(source);
+    pub fn snapshot_from(&self, id: VolumeId, source: Identity, cluster: u128) -> Option<&Volume> {
+        let is_it = |v: &&&Arc<Volume>| v.identity(cluster).is_some_and(|its| its.is(&source));
         self.snapshots_of(id).iter().rev().find(is_it).map(|v| &***v)
     }
 
@@ -221,6 +277,22 @@ mod tests {
     }
 
     #[test]
+    fn an_identity_says_when_the_snapshot_was_taken() {
+        let text = "00000000000000000000000000000007-40-9";
+        let identity = Identity::new(FAR, 9);
+        assert_eq!((identity.to_string().as_str(), text.parse()), (text, Ok(identity)));
+        let earlier = Identity { source: FAR, taken: None };
+        assert_eq!(FAR.to_string().parse(), Ok(earlier));
+        assert!(identity.is(&earlier) && earlier.is(&identity) && identity.is(&identity));
+        assert!(!identity.is(&Identity::new(FAR, 8)));
+        let other = Source { snapshot: VolumeId(41), ..FAR };
+        assert!(!identity.is(&Identity::new(other, 9)));
+        for wrong in ["", "-", "7-40-9", &format!("{text}-1"), &format!("{FAR}-x"), "--"] {
+            assert!(wrong.parse::<Identity>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn an_import_on_a_snapshot_replaces_what_was_written_since() {
         let mut map = map();
         let first = VolumeId(map.next_volume);
@@ -242,10 +314,14 @@ mod tests {
         assert_eq!((new.space(), new.lineage.below), (space, Some(first)));
         assert!(a.space() > space && a.visible == a.size && a.size == new.size);
         assert!(named(&done, "a%import").is_none() && a.import.is_none() && new.import.is_none());
-        assert_eq!(done.snapshot_from(a.id, FAR, 1).map(|v| v.id), Some(new.id));
+        let found = |source, taken, cluster| {
+            done.snapshot_from(a.id, Identity { source, taken }, cluster).map(|v| v.id)
+        };
         let own = Source { cluster: 1, snapshot: first };
-        assert_eq!(done.snapshot_from(a.id, own, 1).map(|v| v.id), Some(first));
-        assert_eq!(done.snapshot_from(a.id, own, 2), None);
+        assert_eq!((found(FAR, Some(9), 1), found(FAR, None, 1)), (Some(new.id), Some(new.id)));
+        assert_eq!((found(own, Some(5), 1), found(own, Some(5), 2)), (Some(first), None));
+        // The number was given before, and then again after the cluster was restored from a backup.
+        assert_eq!((found(FAR, Some(8), 1), found(own, Some(6), 1)), (None, None));
         // A name that was taken meanwhile.
         let taken = Change::TakeSnapshots(vec![VolumeId(0)], "new".into(), 6).made_on(&begun);
         assert_eq!(Change::FinishImport(hidden.id).made_on(&taken), taken);

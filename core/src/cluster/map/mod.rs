@@ -22,7 +22,7 @@ pub use hosts::{
     Access, Certificate, HostChange, HostList, KnownHost, LONGEST_SEALED, MOST_CERTIFICATES,
     MOST_HOSTS, MOST_SEALED, SealedSecret, is_host_name,
 };
-pub use imports::{Import, NoSource, Source};
+pub use imports::{Identity, Import, NoSource, Source};
 pub use node::{Home, NodeInfo, NodeKind};
 pub use ranges::{Area, MOST_RANGES, PolicyRange, Stripes};
 pub use reservations::{
@@ -35,13 +35,17 @@ pub use volume::{Deletion, Extent, Volume};
 
 use super::Settings;
 use crate::order::sequencer::SequencerForm;
-use crate::units::{Epoch, NodeId, VolumeId};
+use crate::units::{Epoch, LAST_THIN, NodeId, VolumeId};
 
 /// The label of failure domains that volumes go by unless another is chosen.
 pub const APART: &str = "box";
 
 /// The label of failure domains by which each disk is one by itself.
 pub const APART_BY_NODE: &str = "node";
+
+/// How many numbers of volumes are passed over when the map goes back to an older one: as many may have been given since, and
+/// disks may have content of them.
+const FORGOTTEN_NUMBERS: u32 = 100_000;
 
 /// The nodes, the volumes, and the number of this state of affairs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -145,6 +149,33 @@ impl ClusterMap {
         let mut all: Vec<_> = self.volumes.values().filter(|v| v.is_deleted()).collect();
         all.sort_by_key(|v| (v.deletion.since, v.id));
         all
+    }
+
+    /// How many numbers volumes have had, and how many there are. They run out one day: each names an address space, and a
+    /// disk that was away may still have content there.
+    pub fn numbers(&self) -> (u32, u32) {
+        (self.next_volume.min(LAST_THIN.0), LAST_THIN.0)
+    }
+
+    /// Whether `count` more volumes can be made.
+    fn has_number(&self, count: u32) -> Result<(), ViewError> {
+        match self.next_volume.checked_add(count).is_some_and(|next| next <= LAST_THIN.0) {
+            true => Ok(()),
+            false => Err(ViewError::NoNumber),
+        }
+    }
+
+    fn next_number(&mut self) -> VolumeId {
+        let id = VolumeId(self.next_volume);
+        self.next_volume += 1;
+        id
+    }
+
+    /// Passes over the numbers that have been given since, when this map takes the place of a newer one that is lost. Nothing
+    /// that was written under them can come to light then, and no snapshot is taken for another. Near the end some are left.
+    pub fn pass_over_forgotten_numbers(&mut self) {
+        let left = LAST_THIN.0.saturating_sub(self.next_volume);
+        self.next_volume += FORGOTTEN_NUMBERS.min(left / 2);
     }
 
     /// A volume by name; the empty name means the first.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use super::{ClusterMap, Extent, Reservations, Source, Volume};
 use crate::policy::{Every, Policy, Schedule};
 use crate::store::{View, Views};
-use crate::units::{LAST_THIN, NodeId, SPACE_SECTORS, Timestamp, VolumeId, thin_space};
+use crate::units::{NodeId, SPACE_SECTORS, Timestamp, VolumeId, thin_space};
 
 /// Snapshots that a volume may have.
 pub const MOST_SNAPSHOTS: usize = 1024;
@@ -391,23 +391,9 @@ impl ClusterMap {
         self.has_number(1)
     }
 
-    /// Whether `count` more volumes can be made.
-    fn has_number(&self, count: u32) -> Result<(), ViewError> {
-        match self.next_volume.checked_add(count).is_some_and(|next| next <= LAST_THIN.0) {
-            true => Ok(()),
-            false => Err(ViewError::NoNumber),
-        }
-    }
-
     /// How many volumes a volume lies over.
     fn depth(&self, id: VolumeId) -> usize {
         self.all_below(id).take(MOST_VIEWS + 1).count()
-    }
-
-    fn next_number(&mut self) -> VolumeId {
-        let id = VolumeId(self.next_volume);
-        self.next_volume += 1;
-        id
     }
 
     /// Takes a snapshot of each volume under a name, or of none.

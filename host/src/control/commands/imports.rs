@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use weft_core::cluster::{Change, Import, Source, Volume};
+use weft_core::cluster::{Change, Identity, Import, Volume};
 use weft_core::units::VolumeId;
 
 use super::snapshots::{refuse_snapshot, refused};
@@ -92,7 +92,7 @@ impl Commands<'_> {
         let volume = self.volume(name)?;
         refuse_snapshot(&volume, "changed")?;
         self.refuse_second_import(&volume.name)?;
-        let base: Source = base.parse().map_err(invalid)?;
+        let base: Identity = base.parse().map_err(invalid)?;
         let cluster = self.engine.exports().at().cluster;
         let Some(base) = self.engine.map().snapshot_from(volume.id, base, cluster) else {
             return fail(format!(
@@ -119,9 +119,9 @@ impl Commands<'_> {
 
     /// The hidden volume of an import of a certain snapshot: somebody may have begun another since.
     fn needed_import(&self, name: &str, source: &str) -> Result<Volume> {
-        let source: Source = source.parse().map_err(invalid)?;
+        let source: Identity = source.parse().map_err(invalid)?;
         match self.imports(name) {
-            Some(hidden) if hidden.import.as_ref().is_some_and(|i| i.source == source) => {
+            Some(hidden) if hidden.import.as_ref().is_some_and(|i| i.identity().is(&source)) => {
                 Ok(Volume::clone(hidden))
             }
             Some(_) => fail(format!(

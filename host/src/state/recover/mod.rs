@@ -64,6 +64,7 @@ pub fn recover(dir: &Path, dry_run: bool, accept_older: bool) -> Result<Findings
         newest: (newest.copy.version, newest.on.len()),
     };
     if !dry_run {
+        let text = state_file::write(&ahead(content))?;
         let path = dir.join(FILE);
         if durable::is_there(&path)? {
             durable::rename(&path, &dir.join(DAMAGED))?;
@@ -137,6 +138,14 @@ fn content_of(newest: &Newest) -> Result<(Content, String)> {
         true => Ok((content, text)),
         false => fail(format!("the copy of version {} contradicts its header", copy.version)),
     }
+}
+
+/// What the file has from now on: the copy may be older than the map that is lost, so the numbers that volumes may have had since
+/// are not given again. It is another map than the copies then, so it has the next version.
+fn ahead(mut content: Content) -> Content {
+    content.map.pass_over_forgotten_numbers();
+    content.version += 1;
+    content
 }
 
 /// Says what is the matter with the file that is there; refuses if it is the better one.

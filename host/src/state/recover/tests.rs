@@ -110,3 +110,14 @@ fn what_cannot_be_recovered_is_refused_with_words() {
     let hint = hint(Path::new("d"), &[disk(0, &[copy(&content, 4, &text)]), disk(1, &[])]);
     assert!(hint.contains("1 of 2 disks") && hint.contains("weft recover --dir d"), "{hint}");
 }
+
+/// Snapshots may have been taken since the copy was written.
+#[test]
+fn numbers_that_the_lost_map_may_have_given_are_not_given_again() {
+    let (_dir, content, _) = array();
+    let found = ahead(content.clone());
+    assert_eq!(found.version, content.version + 1);
+    assert!(found.map.next_volume >= content.map.next_volume + 100_000);
+    let rest = ClusterMap { next_volume: content.map.next_volume, ..found.map };
+    assert_eq!(rest, content.map);
+}

@@ -1,8 +1,9 @@
-//! How many snapshots a volume may have.
+//! How many snapshots a volume may have, and how many numbers there are.
 
 use super::*;
 use crate::cluster::{Change, NodeInfo};
 use crate::layout::{Geometry, LayoutSpec};
+use crate::units::LAST_THIN;
 
 const V: VolumeId = VolumeId(0);
 
@@ -33,4 +34,31 @@ fn a_volume_has_so_many_snapshots_and_no_more() {
     map = Change::DeleteVolume(map.snapshots_of(V)[9].id, 8).made_on(&map);
     assert_eq!(take(&mut map, "more"), MOST_SNAPSHOTS);
     assert_eq!(map.check_snapshot(V, "yet one"), Err(ViewError::TooMany));
+}
+
+fn after(given: u32) -> ClusterMap {
+    ClusterMap { next_volume: given, ..ClusterMap::default() }
+}
+
+#[test]
+fn numbers_given_since_an_older_map_are_passed_over() {
+    for (given, next) in [
+        (0, 100_000),
+        (7, 100_007),
+        (LAST_THIN.0 - 10, LAST_THIN.0 - 5),
+        (LAST_THIN.0, LAST_THIN.0),
+        (u32::MAX, u32::MAX),
+    ] {
+        let mut map = after(given);
+        map.pass_over_forgotten_numbers();
+        assert_eq!(map.next_volume, next);
+    }
+}
+
+#[test]
+fn numbers_run_out() {
+    let all = LAST_THIN.0;
+    assert_eq!((after(7).numbers(), after(u32::MAX).numbers()), ((7, all), (all, all)));
+    assert_eq!(after(all - 1).has_number(1), Ok(()));
+    assert_eq!(after(all).has_number(1), Err(ViewError::NoNumber));
 }
