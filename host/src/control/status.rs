@@ -23,8 +23,8 @@ use crate::hosts::Hosts;
 use crate::policy;
 use crate::sessions::iscsi_target;
 use crate::status::{
-    ClusterStatus, Counters, LaneStatus, MissingNode, NodeState, NodeStatus, RequestLimits,
-    ScrubStatus, SlowStatus, Status, Totals, VolumeMode, VolumeStatus,
+    ClusterStatus, Counters, LaneStatus, MissingNode, NodeState, NodeStatus, NumberStatus,
+    RequestLimits, ScrubStatus, SlowStatus, Status, Totals, VolumeMode, VolumeStatus,
 };
 use crate::throttle::AllDemands;
 
@@ -43,6 +43,7 @@ pub(crate) fn status(commands: &mut Commands<'_>) -> Status {
     let balance = balance::evenness(engine.map(), &plan, &nodes);
     let scrubs = nodes.iter_mut().flat_map(|n| std::mem::take(&mut n.scrubs)).collect();
     let config = NodeConfig::default();
+    let (given, all) = engine.map().numbers();
     Status {
         epoch: engine.map().epoch,
         settled: engine.is_settled(),
@@ -64,6 +65,7 @@ pub(crate) fn status(commands: &mut Commands<'_>) -> Status {
         settings: settings(engine.map()),
         cluster: engine.rule.together().map(|t| cluster(t, commands.peer_status)),
         host_warnings: doors::warnings(engine.map(), Clock::system().now()),
+        numbers: NumberStatus { given, all },
         cut_off: cut_off(engine),
     }
 }

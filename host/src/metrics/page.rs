@@ -244,6 +244,11 @@ fn array(registry: &mut Registry, status: &Status) {
             "Used share of the emptiest disk",
             balance.emptiest_percent / 100.0,
         ),
+        (
+            "volume_numbers_used_ratio",
+            "Used share of the numbers for volumes, snapshots and clones",
+            f64::from(status.numbers.given) / f64::from(status.numbers.all.max(1)),
+        ),
     ] {
         let gauge: Gauge<f64, AtomicU64> = Gauge::default();
         gauge.set(value);

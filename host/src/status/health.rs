@@ -66,6 +66,7 @@ impl Status {
             let bad = c.detours.iter().filter(|d| d.bad).count();
             (bad > 0).then(|| (Health::Degraded, format!("{bad} links between processes are bad")))
         }));
+        all.extend(self.of_numbers());
         // Of one kind they stay in order.
         all.sort_by_key(|(health, _)| std::cmp::Reverse(*health));
         Summary {
@@ -85,6 +86,18 @@ fn full_disks(nodes: &[u16]) -> String {
 }
 
 impl Status {
+    /// When half of the numbers are gone, there is time to move to another array.
+    fn of_numbers(&self) -> Option<(Health, String)> {
+        let (given, all) = (u64::from(self.numbers.given), u64::from(self.numbers.all));
+        (all > 0 && given >= all.div_ceil(2)).then(|| {
+            let text = format!(
+                "{} % of the numbers for volumes, snapshots and clones are used; when all are, no more can be created",
+                given * 100 / all
+            );
+            (Health::Degraded, text)
+        })
+    }
+
     fn of_volume(&self, volume: &VolumeStatus) -> Vec<(Health, String)> {
         if volume.mode == VolumeMode::Deleted || self.stands_with_another(volume) {
             return Vec::new();
@@ -330,7 +343,9 @@ fn of_slow_or_clock(node: &NodeStatus, has_thin: bool) -> Option<(Health, String
 
 #[cfg(test)]
 mod tests {
-    use super::super::{AbsenceStatus, ExposedStatus, MissingNode, ScheduleStatus, SlotsStatus};
+    use super::super::{
+        AbsenceStatus, ExposedStatus, MissingNode, NumberStatus, ScheduleStatus, SlotsStatus,
+    };
     use super::*;
 
     #[test]
@@ -527,5 +542,19 @@ mod tests {
         let cluster = ClusterStatus { warnings: vec!["w".to_string()], ..ClusterStatus::default() };
         let summary = Status { cluster: Some(cluster), ..Status::default() }.summary();
         assert_eq!(summary.to_string(), "degraded: w");
+    }
+
+    #[test]
+    fn it_is_said_long_before_the_numbers_of_volumes_run_out() {
+        let summary = |given, all| {
+            let numbers = NumberStatus { given, all };
+            Status { numbers, ..Status::default() }.summary().to_string()
+        };
+        // A process of an earlier version does not say.
+        for well in [(0, 0), (499, 1000), (1, 3)] {
+            assert_eq!(summary(well.0, well.1), "healthy");
+        }
+        assert!(summary(500, 1000).starts_with("degraded: 50 % of the numbers"));
+        assert!(summary(1000, 1000).starts_with("degraded: 100 % of the numbers"));
     }
 }

@@ -82,9 +82,21 @@ pub struct Status {
     pub cluster: Option<ClusterStatus>,
     /// What an operator is to see to for known hosts.
     pub host_warnings: Vec<String>,
+    /// The numbers that volumes, snapshots and clones get.
+    pub numbers: NumberStatus,
     /// Why nothing else of this can be relied on; only from a process that reaches no majority.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut_off: Option<String>,
+}
+
+/// The numbers that volumes, snapshots and clones get.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NumberStatus {
+    /// How many have been given. None is given again.
+    pub given: u32,
+    /// How many there are.
+    pub all: u32,
 }
 
 /// What one host may ask at a time.
