@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io::Write;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
 use serde_json::Value;
 use weft_client::{Completion, Volume};
@@ -52,11 +52,13 @@ impl Export {
         out: impl Write,
         stopped: &Stopped,
     ) -> Result<Exported> {
-        let mut page = self.changes(control, self.from)?;
+        let socket = control.path().to_path_buf();
+        let mut pages = Pages::new(|offset| self.changes(control, offset));
+        let mut page = pages.at(self.from)?;
         let header = Header { from: self.from, ..self.header(&page)? };
         let incremental = header.base.is_some();
         let full_name = format!("{}@{}", self.volume, self.snapshot);
-        let source = open(control, &full_name)?;
+        let source = open(&socket, &full_name)?;
         let name = format!("exporting {full_name}");
         let stage = stopped.shows.then(|| Stage::new(name, header.size, Counts::Bytes));
         let mut writer = Writer::new(out, &header)?;
@@ -77,8 +79,10 @@ impl Export {
                 write_piece(&mut writer, piece, incremental, &mut done)?;
             }
             let Some(next) = page["next"].as_u64() else { break };
-            page = self.changes(control, next)?;
+            page = pages.at(next)?;
         }
+        // The last reads may be of another snapshot, too.
+        pages.at(header.size)?;
         writer.end().context("the stream cannot be written")?;
         if let Some(stage) = stage {
             stage.done(super::in_words(done.data, done.zeros));
@@ -111,6 +115,31 @@ impl Export {
             bail!("'{}@{}' is not a snapshot", self.volume, self.snapshot);
         };
         Ok(Header::new((&self.volume, &self.snapshot), identity, taken, size, base))
+    }
+}
+
+/// The ranges of a snapshot, page by page. Pages go by names: a snapshot that was deleted and taken again in the meantime
+/// is noticed by its identity.
+struct Pages<F> {
+    ask: F,
+    /// The identities of the snapshot and its base, once they are known.
+    of: Option<[Value; 2]>,
+}
+
+impl<F: FnMut(u64) -> Result<Value>> Pages<F> {
+    fn new(ask: F) -> Pages<F> {
+        Pages { ask, of: None }
+    }
+
+    /// The page from this offset on.
+    fn at(&mut self, offset: u64) -> Result<Value> {
+        let page = (self.ask)(offset)?;
+        let identities = ["identity", "since_identity"].map(|key| page[key].clone());
+        ensure!(
+            *self.of.get_or_insert_with(|| identities.clone()) == identities,
+            "a snapshot was deleted during the export, and another one of its name was taken; export again"
+        );
+        Ok(page)
     }
 }
 
@@ -165,5 +194,32 @@ fn piece(offset: u64, bytes: Bytes) -> Piece {
     match bytes.iter().all(|byte| *byte == 0) {
         true => Piece::Zeros(offset, bytes.len() as u64),
         false => Piece::Data(offset, bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pages(identities: [[&str; 2]; 3]) -> Result<Vec<Value>> {
+        let mut left = identities.into_iter();
+        let mut pages = Pages::new(|offset| {
+            let [identity, since_identity] = left.next().unwrap_or_default();
+            Ok(
+                json!({ "next": offset + 1, "identity": identity, "since_identity": since_identity }),
+            )
+        });
+        (0..3).map(|offset| pages.at(offset)).collect()
+    }
+
+    #[test]
+    fn a_snapshot_that_was_taken_again_ends_the_export() {
+        assert_eq!(pages([["a", "b"]; 3]).unwrap()[2]["next"], 3);
+        for other in [["c", "b"], ["a", "c"]] {
+            let refused = pages([["a", "b"], ["a", "b"], other]).unwrap_err();
+            assert!(refused.to_string().contains("export again"), "{refused}");
+        }
     }
 }

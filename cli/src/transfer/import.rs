@@ -13,7 +13,7 @@ use weft_terminal::{Counts, Stage, bytes};
 
 use super::export::Exported;
 use super::stream::{Header, Piece, Reader};
-use super::{Stopped, open};
+use super::{Stopped, listed, open};
 
 /// Bytes of content after which progress is recorded.
 const RECORDED: u64 = 128 << 20;
@@ -185,7 +185,7 @@ impl Work<'_> {
         hidden: &str,
         (header, mut reader): (&Header, Reader<impl Read>),
     ) -> Result<()> {
-        self.volume = Some(open(self.control, hidden)?);
+        self.volume = Some(open(self.control.path(), hidden)?);
         let name = format!("importing {}@{}", header.volume, header.snapshot);
         let stage = self.stopped.shows.then(|| Stage::new(name, header.size, Counts::Bytes));
         while let Some(piece) = reader.next()? {
@@ -255,8 +255,7 @@ impl Work<'_> {
 
 /// The hidden volume of an interrupted import, or of one that is under way.
 pub(super) fn left_over(control: &mut Control, name: &str) -> Result<Option<VolumeStatus>> {
-    let answer = control.request(&ControlRequest::VolumeList { snapshots: false })?;
-    let all: Vec<VolumeStatus> = serde_json::from_value(answer["volumes"].clone())?;
+    let all = listed(control, false)?;
     let is_it = |v: &VolumeStatus| {
         let to = v.transfer.as_ref().and_then(|transfer| transfer.imports_to.as_deref());
         to == Some(name) && v.deleted_seconds_left.is_none()

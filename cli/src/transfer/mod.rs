@@ -8,15 +8,19 @@ mod import;
 mod mirror;
 mod stream;
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use weft_bytes::escape::in_uri;
 use weft_client::{Options, Volume};
-use weft_host::Control;
+use weft_host::status::VolumeStatus;
+use weft_host::{Control, ControlRequest};
 use weft_terminal::bytes;
 
 pub use export::Export;
@@ -58,13 +62,30 @@ impl Stopped {
     }
 }
 
-/// Opens a volume or a snapshot through the control socket.
-fn open(control: &Control, name: &str) -> Result<Volume> {
-    let path = std::os::unix::ffi::OsStrExt::as_bytes(control.path().as_os_str());
+/// Opens a volume or a snapshot through a control socket.
+fn open(socket: &Path, name: &str) -> Result<Volume> {
+    let path = socket.as_os_str().as_bytes();
     let address = format!("weft+control:///?socket={}", in_uri(path));
     let options = Options { patience: PATIENCE, ..Options::default() };
     let opening = Volume::opening(&[address], name, options)?;
     opening.wait().with_context(|| format!("'{name}' cannot be opened"))
+}
+
+/// The volumes of an array, or its snapshots.
+fn listed(control: &mut Control, snapshots: bool) -> Result<Vec<VolumeStatus>> {
+    let answer = control.request(&ControlRequest::VolumeList { snapshots })?;
+    current(answer).with_context(|| control.path().display().to_string())
+}
+
+/// The volumes that an answer lists. That of a process that is cut off is refused: a volume that it lacks may exist.
+fn current(mut answer: Value) -> Result<Vec<VolumeStatus>> {
+    match answer["cut_off"].as_str() {
+        Some(_) => bail!(
+            "this process is cut off from a majority of the cluster's processes, and its list of volumes may be old; name the \
+             directory of another process, or try again when it is connected"
+        ),
+        None => Ok(serde_json::from_value(answer["volumes"].take())?),
+    }
 }
 
 /// The amount transferred, in words.
@@ -72,5 +93,21 @@ fn in_words(data: u64, zeros: u64) -> String {
     match zeros {
         0 => bytes(data),
         zeros => format!("{}, and {} of zeros", bytes(data), bytes(zeros)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_list_that_may_be_old_is_refused() {
+        let volumes = json!([{ "name": "a" }]);
+        let all = current(json!({ "volumes": volumes })).unwrap();
+        assert_eq!(all.iter().map(|v| v.name.as_str()).collect::<Vec<_>>(), ["a"]);
+        let old = current(json!({ "volumes": volumes, "cut_off": "no majority" })).unwrap_err();
+        assert!(old.to_string().contains("cut off"), "{old}");
     }
 }

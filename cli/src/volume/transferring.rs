@@ -90,10 +90,17 @@ fn to_file<T>(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<T>) -> R
     let written = write(&mut out).and_then(|written| {
         let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.sync_all().with_context(|| format!("cannot write {}", part.display()))?;
-        fs::rename(&part, path).with_context(|| format!("cannot create {shown}"))?;
+        let placed = fs::rename(&part, path).and_then(|()| sync_directory_of(path));
+        placed.with_context(|| format!("cannot create {shown}"))?;
         Ok(written)
     });
     written.inspect_err(|_| drop(fs::remove_file(&part)))
+}
+
+/// Makes the name of a file durable.
+fn sync_directory_of(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 impl Import {
