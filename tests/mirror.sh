@@ -8,7 +8,7 @@ export LC_ALL=C PATH=$PATH:/usr/sbin:/sbin
 cd "$(dirname "$0")/.."
 . tests/lib.sh
 WEFT=$(realpath "${WEFT:-target/release/weft}")
-checks=${*:-streams damaged hidden interrupted resumed grown mirrored returned}
+checks=${*:-streams damaged hidden interrupted resumed grown mirrored returned renamed deleted rolled_back cut_off}
 T=$(mktemp -d /tmp/weft-mirror.XXXXXX)
 LIMIT=60                        # seconds that anything may take
 passed=0 failed=0
@@ -308,6 +308,116 @@ returned() {
     [ $lag -ge 0 ] && [ $lag -lt $LIMIT ]
     changed 1
     here mirror data --to "$T/there" | grep -F ' since mirror-'
+    same data data
+    empty
+}
+
+# snapshots_of ARRAY: the names of data's snapshots there, without the volume's
+snapshots_of() { $1 volume list --snapshots --json | names | tr ' ' '\n' | sed -n 's/^data@//p' | xargs; }
+
+# A copy that has another name for a while: the last pair stays here until a full copy is there.
+renamed() {
+    local pair import
+    fill
+    here mirror data --to "$T/there"
+    pair=$(snapshots_of here)
+    there volume rename data elsewhere >/dev/null
+    here volume export data@"$pair" "$T/pair.weft"
+    mkfifo "$T/stream"
+    timeout -k 5 $LIMIT "$WEFT" volume import data --dir "$T/there" <"$T/stream" >"$T/import" 2>&1 &
+    import=$!
+    exec 8>"$T/stream"
+    head -c 5000000 "$T/pair.weft" >&8
+    wait_until has there data%import
+    # A full copy begins, and fails.
+    refused 'in progress' here mirror data --to "$T/there"
+    [ "$(snapshots_of here)" = "$pair" ]
+    exec 8>&-
+    wait $import || true
+    there volume rename elsewhere data >/dev/null
+    changed 1
+    here mirror data --to "$T/there" | grep -F " since $pair"
+    same data data
+    rm -f "$T/stream"
+    empty
+}
+
+# A copy that was deleted by mistake is not replaced while it can be restored.
+deleted() {
+    local pair
+    fill
+    here mirror data --to "$T/there"
+    pair=$(snapshots_of here)
+    there volume delete "data@$pair" --yes >/dev/null
+    there volume delete data --yes >/dev/null
+    refused 'weft volume undelete data' here mirror data --to "$T/there"
+    [ "$(snapshots_of here)" = "$pair" ]
+    there volume undelete data >/dev/null
+    refused 'no snapshot in common' here mirror data --to "$T/there"
+    [ "$(snapshots_of here)" = "$pair" ]
+    there volume delete data --yes --now >/dev/null
+    changed 1
+    here mirror data --to "$T/there"
+    same data data
+    [ "$(snapshots_of here | wc -w)" = 1 ]
+    empty
+}
+
+# A volume that was rolled back to a smaller size, and grows again: nothing of the larger one comes back.
+rolled_back() {
+    local first
+    mirror() { here mirror data --to "$T/there"; }
+    fill
+    here volume snapshot data small >/dev/null
+    mirror
+    first=$(snapshots_of here)
+    first=${first#small }
+    # A pair that has clones stays.
+    here volume clone "data@$first" kept >/dev/null
+    there volume clone "data@$first" kept >/dev/null
+    here volume resize data 80M >/dev/null
+    qemu-io -f raw -c 'write -P 5 70M 1M' "$(at_here data)" >/dev/null
+    mirror
+    here volume rollback data small --yes >/dev/null
+    changed 1
+    # The larger pair is of no use, and the copy has its content.
+    refused 'has been written since' mirror
+    there volume rollback data "$first" --yes >/dev/null
+    mirror | grep -F " since $first"
+    same data data
+    here volume resize data 80M >/dev/null
+    mirror
+    same data data
+    # Without a smaller pair only a full copy helps.
+    here volume delete kept --yes --now >/dev/null
+    there volume delete kept --yes --now >/dev/null
+    here volume snapshot data middle >/dev/null
+    here volume resize data 96M >/dev/null
+    mirror
+    here volume rollback data middle --yes >/dev/null
+    first=$(snapshots_of here)
+    refused 'larger than it is now' mirror
+    [ "$(snapshots_of here)" = "$first" ]
+    for first in $(snapshots_of there); do there volume delete "data@$first" --yes >/dev/null; done
+    there volume delete data --yes --now >/dev/null
+    mirror
+    same data data
+    empty
+}
+
+# What a process lists that is cut off from the others may be old.
+cut_off() {
+    local pair others
+    fill
+    here mirror data --to "$T/there"
+    pair=$(snapshots_of here)
+    others=$(pgrep -P "$(cat "$T/there.pid")" | tail -n +2)
+    kill -STOP $others
+    wait_until eval 'there volume list --json | grep cut_off'
+    refused 'cut off' here mirror data --to "$T/there" || { kill -CONT $others; false; }
+    [ "$(snapshots_of here)" = "$pair" ] || { kill -CONT $others; false; }
+    kill -CONT $others
+    wait_until here mirror data --to "$T/there"
     same data data
     empty
 }

@@ -14,17 +14,19 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use weft_core::cluster::Identity;
-use weft_host::status::VolumeStatus;
 use weft_host::{Control, ControlRequest, stamp};
 use weft_terminal::{bytes, say};
 
-use super::Stopped;
 use super::export::{Export, Exported};
 use super::import::{Import, left_over};
+use super::{Stopped, listed};
 use crate::args::{self, Target};
 
 /// What the names of its snapshots begin with.
 const PREFIX: &str = "mirror-";
+
+/// Where an error comes from.
+const THERE: &str = "the other array";
 
 /// How often a mirror that waits looks for a signal.
 const LOOK: Duration = Duration::from_millis(200);
@@ -90,7 +92,7 @@ impl Mirror {
     /// One round. Returns what it did.
     fn round(&self, stopped: &Stopped) -> Result<String> {
         let here = self.target.connect()?;
-        let there = args::connect(&self.to).context("the other array")?;
+        let there = args::connect(&self.to).context(THERE)?;
         let mut ends = Ends { here, there };
         let prefix = self.prefix(&mut ends)?;
         let begun = Instant::now();
@@ -98,7 +100,8 @@ impl Mirror {
             Some(export) => export,
             None => self.new_snapshot(&mut ends, &prefix)?,
         };
-        let sent = self.send(&mut ends, &export, stopped)?;
+        let sent = self.send(&mut ends, &export, stopped);
+        let sent = sent.inspect_err(|_| self.delete_useless(&mut ends, &export))?;
         let Export { snapshot, since: base, .. } = export;
         self.delete_earlier(&mut ends, (&prefix, &snapshot), base.as_deref())?;
         let seconds = begun.elapsed().as_secs_f64();
@@ -132,36 +135,95 @@ impl Mirror {
 
     /// Takes a snapshot, to be sent from the newest pair on.
     fn new_snapshot(&self, ends: &mut Ends, prefix: &str) -> Result<Export> {
-        let since = self.newest_pair(ends)?;
-        self.delete_unsent(ends, prefix, since.as_deref())?;
+        let since = match self.has_copy(ends)? {
+            true => Some(self.newest_pair(ends, prefix)?),
+            // Earlier snapshots are kept until the full copy is there: the volume there may only have another name now.
+            false => None,
+        };
         let snapshot = format!("{prefix}{}", time_in_names(SystemTime::now()));
         let (volumes, name) = (vec![self.volume.clone()], snapshot.clone());
         ends.here.request(&ControlRequest::VolumeSnapshot { volumes, snapshot: name })?;
         Ok(Export { volume: self.volume.clone(), snapshot, since, from: 0 })
     }
 
-    /// Deletes the snapshots of rounds that failed: those since the newest pair.
-    fn delete_unsent(&self, ends: &mut Ends, prefix: &str, pair: Option<&str>) -> Result<()> {
+    /// Whether the volume is there. One that was deleted is not replaced while it can be restored.
+    fn has_copy(&self, ends: &mut Ends) -> Result<bool> {
+        let all = listed(&mut ends.there, false).context(THERE)?;
+        let mut named = all.iter().filter(|v| v.name == self.name()).peekable();
+        let was_there = named.peek().is_some();
+        let is_there = named.any(|v| v.deleted_seconds_left.is_none());
+        ensure!(
+            is_there || !was_there,
+            "volume '{name}' of the other array is deleted, and can be restored there with `weft volume undelete {name}`; for a \
+             new copy of it, delete it permanently there (`weft volume delete {name} --now`), or give another name with --as",
+            name = self.name()
+        );
+        Ok(is_there)
+    }
+
+    /// The newest snapshot here that the volume there has, too, and that is not larger than the volume is now. Deletes
+    /// the snapshots of later rounds that failed.
+    fn newest_pair(&self, ends: &mut Ends, prefix: &str) -> Result<String> {
+        let there = snapshots(&mut ends.there, self.name()).context(THERE)?;
+        let there = there.into_iter().filter_map(|snapshot| snapshot.identity).collect();
         let here = snapshots(&mut ends.here, &self.volume)?;
-        let unsent =
-            here.iter().rev().map(|(name, _)| name).take_while(|name| Some(name.as_str()) != pair);
-        for snapshot in unsent.filter(|name| name.starts_with(prefix)) {
-            // One with a clone stays.
-            if let Err(e) = delete(&mut ends.here, &self.volume, snapshot) {
-                eprintln!("weft: {}@{snapshot} is kept: {e:#}", self.volume);
-            }
+        let volumes = listed(&mut ends.here, false)?;
+        let volume = volumes.iter().find(|v| v.name == self.volume);
+        let size = volume.map_or(u64::MAX, |volume| volume.size);
+        let Some(pair) = here.iter().rposition(|s| s.is_in(&there) && s.size <= size) else {
+            return Err(self.no_pair(here.iter().any(|s| s.is_in(&there))));
+        };
+        let unsent = here[pair + 1..].iter().filter(|s| !s.is_in(&there));
+        for Taken { name, .. } in unsent.filter(|s| s.name.starts_with(prefix)) {
+            delete_unless_needed(&mut ends.here, &self.volume, name);
         }
-        Ok(())
+        Ok(here[pair].name.clone())
+    }
+
+    /// Why only a full copy can be sent.
+    fn no_pair(&self, are_larger: bool) -> anyhow::Error {
+        let (name, volume) = (self.name(), &self.volume);
+        let why = match are_larger {
+            false => format!("has no snapshot in common with volume '{volume}' here"),
+            true => format!(
+                "and volume '{volume}' here, which was rolled back, have only snapshots in common that are larger than it is now"
+            ),
+        };
+        anyhow::anyhow!(
+            "volume '{name}' of the other array {why}, so changes cannot be sent; give another name with --as, or delete it \
+             there (`weft volume delete {name} --now`)"
+        )
+    }
+
+    /// Deletes the snapshot of a full copy that has failed, unless the other array keeps a part to continue with.
+    /// Otherwise each round would leave one.
+    fn delete_useless(&self, ends: &mut Ends, export: &Export) {
+        if export.since.is_none() && self.is_kept(ends, export).is_ok_and(|is_kept| !is_kept) {
+            delete_unless_needed(&mut ends.here, &self.volume, &export.snapshot);
+        }
+    }
+
+    /// Whether the other array keeps a part of a snapshot.
+    fn is_kept(&self, ends: &mut Ends, export: &Export) -> Result<bool> {
+        let left = left_over(&mut ends.there, self.name())?;
+        let Some(part) = left.and_then(|left| left.transfer) else { return Ok(false) };
+        let here = snapshots(&mut ends.here, &self.volume)?;
+        Ok(here.iter().any(|s| s.name == export.snapshot && s.identity == part.identity))
     }
 
     /// The rest of a round that was interrupted, if its snapshots are still there.
     fn interrupted(&self, ends: &mut Ends) -> Result<Option<Export>> {
-        let left = left_over(&mut ends.there, self.name())?.filter(|left| left.clients == 0);
+        let left = left_over(&mut ends.there, self.name()).context(THERE)?;
+        let left = left.filter(|left| left.clients == 0);
         let Some(transfer) = left.and_then(|left| left.transfer) else { return Ok(None) };
+        if transfer.base.is_none() && self.has_copy(ends)? {
+            // A full copy could not get its name.
+            return Ok(None);
+        }
         let here = snapshots(&mut ends.here, &self.volume)?;
         let named = |identity: &Option<String>| {
             let is_it = |its: &Option<String>| its.is_some() && its == identity;
-            here.iter().find(|(_, its)| is_it(its)).map(|(name, _)| name.clone())
+            here.iter().find(|s| is_it(&s.identity)).map(|s| s.name.clone())
         };
         let (Some(from), Some(snapshot)) =
             (transfer.done.filter(|done| *done > 0), named(&transfer.identity))
@@ -176,31 +238,6 @@ impl Mirror {
             },
         };
         Ok(Some(Export { volume: self.volume.clone(), snapshot, since, from }))
-    }
-
-    /// The newest snapshot of the volume here that the one there has, too. None if there is no such volume there yet.
-    fn newest_pair(&self, ends: &mut Ends) -> Result<Option<String>> {
-        let here = snapshots(&mut ends.here, &self.volume)?;
-        let there: BTreeSet<String> = match exists(&mut ends.there, self.name())? {
-            false => return Ok(None),
-            true => {
-                let there = snapshots(&mut ends.there, self.name())?;
-                there.into_iter().filter_map(|(_, identity)| identity).collect()
-            }
-        };
-        let is_there = |identity: &Option<String>| {
-            identity.as_ref().is_some_and(|identity| there.contains(identity))
-        };
-        let newest = here.into_iter().rev().find(|(_, identity)| is_there(identity));
-        let name = self.name();
-        match newest {
-            Some((snapshot, _)) => Ok(Some(snapshot)),
-            None => bail!(
-                "volume '{name}' of the other array has no snapshot in common with volume '{}' here, so changes cannot be sent; \
-                 give another name with --as, or delete it there",
-                self.volume
-            ),
-        }
     }
 
     /// Sends a snapshot, or its changes since another.
@@ -218,9 +255,9 @@ impl Mirror {
             match (written, read) {
                 (Ok(_), Ok((_, imported))) => Ok(imported),
                 // The other end is why.
-                (Err(e), Err(why)) if is_broken_pipe(&e) => Err(why.context("the other array")),
+                (Err(e), Err(why)) if is_broken_pipe(&e) => Err(why.context(THERE)),
                 (Err(e), _) => Err(e),
-                (Ok(_), Err(e)) => Err(e.context("the other array")),
+                (Ok(_), Err(e)) => Err(e.context(THERE)),
             }
         })
     }
@@ -239,12 +276,9 @@ impl Mirror {
         };
         let Ends { here, there } = ends;
         for (control, volume) in [(here, self.volume.as_str()), (there, self.name())] {
-            for (snapshot, _) in snapshots(control, volume)? {
-                if is_earlier(&snapshot) {
-                    // One with a clone stays.
-                    if let Err(e) = delete(control, volume, &snapshot) {
-                        eprintln!("weft: {volume}@{snapshot} is kept: {e:#}");
-                    }
+            for Taken { name, .. } in snapshots(control, volume)? {
+                if is_earlier(&name) {
+                    delete_unless_needed(control, volume, &name);
                 }
             }
         }
@@ -262,31 +296,41 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.downcast_ref().is_some_and(is_it))
 }
 
-fn exists(control: &mut Control, volume: &str) -> Result<bool> {
-    let answer = control.request(&ControlRequest::VolumeList { snapshots: false })?;
-    let all: Vec<VolumeStatus> = serde_json::from_value(answer["volumes"].clone())?;
-    Ok(all.iter().any(|v| v.name == volume && v.deleted_seconds_left.is_none()))
+/// A snapshot of a volume.
+struct Taken {
+    /// Its name without the volume's.
+    name: String,
+    /// What identifies its content in both arrays.
+    identity: Option<String>,
+    size: u64,
 }
 
-/// The snapshots of a volume in the order in which they were taken: their names without the volume's, and identities.
-fn snapshots(control: &mut Control, volume: &str) -> Result<Vec<(String, Option<String>)>> {
-    let answer = control.request(&ControlRequest::VolumeList { snapshots: true })?;
-    let mut all: Vec<VolumeStatus> = serde_json::from_value(answer["volumes"].clone())?;
+impl Taken {
+    fn is_in(&self, there: &BTreeSet<String>) -> bool {
+        self.identity.as_ref().is_some_and(|identity| there.contains(identity))
+    }
+}
+
+/// The snapshots of a volume in the order in which they were taken.
+fn snapshots(control: &mut Control, volume: &str) -> Result<Vec<Taken>> {
+    let mut all = listed(control, true)?;
     all.sort_by_key(|v| v.id);
     let its = all.into_iter().filter_map(|v| {
         let name = v.name.strip_prefix(volume)?.strip_prefix('@')?.to_string();
         let identity = v.transfer.and_then(|t| t.identity);
         // Of a later version, perhaps.
         let identity = identity.filter(|text| text.parse::<Identity>().is_ok());
-        Some((name, identity))
+        Some(Taken { name, identity, size: v.size })
     });
     Ok(its.collect())
 }
 
-fn delete(control: &mut Control, volume: &str, snapshot: &str) -> Result<()> {
+/// Deletes a snapshot. One that has a clone stays.
+fn delete_unless_needed(control: &mut Control, volume: &str, snapshot: &str) {
     let name = format!("{volume}@{snapshot}");
-    control.request(&ControlRequest::VolumeDelete { name, now: true })?;
-    Ok(())
+    if let Err(e) = control.request(&ControlRequest::VolumeDelete { name, now: true }) {
+        eprintln!("weft: {volume}@{snapshot} is kept: {e:#}");
+    }
 }
 
 #[cfg(test)]
