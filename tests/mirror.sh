@@ -77,7 +77,9 @@ streams() {
     here volume snapshot data two >/dev/null
     changed 2
     here volume snapshot data three >/dev/null
-    here volume export data@three --since two "$T/three.weft"
+    here volume export data@three --since two "$T/three.weft" --json >"$T/said"
+    python3 -c 'import json, sys; d = json.load(sys.stdin); assert (d["snapshot"], d["since"], d["bytes"]) == ("data@three", "data@two", 106496), d' <"$T/said"
+    refused 'leave out --json' here volume export data@three --json
     # The base is not there yet.
     refused "since 'data@two'" there volume import data "$T/three.weft"
     refused 'already a volume' there volume import data "$T/one.weft"
@@ -307,7 +309,8 @@ returned() {
     lag=$(($(date +%s) - $(imported)))
     [ $lag -ge 0 ] && [ $lag -lt $LIMIT ]
     changed 1
-    here mirror data --to "$T/there" | grep -F ' since mirror-'
+    here mirror data --to "$T/there" --json >"$T/said"
+    python3 -c 'import json, sys; d = json.load(sys.stdin); assert d["copy"] == d["snapshot"] and "@mirror-" in d["since"], d' <"$T/said"
     same data data
     empty
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Value, json};
 use weft_client::{Completion, Volume};
 use weft_host::{Control, ControlRequest};
 use weft_terminal::{Counts, Stage};
@@ -26,6 +26,14 @@ pub struct Exported {
     pub data: u64,
     /// Bytes that read as zeros.
     pub zeros: u64,
+}
+
+impl Exported {
+    /// A snapshot, or its changes since another, with this amount: for programs.
+    pub fn described(self, snapshot: &str, since: Option<&str>) -> Value {
+        let Exported { data, zeros } = self;
+        json!({ "snapshot": snapshot, "since": since, "bytes": data, "zero_bytes": zeros })
+    }
 }
 
 /// The snapshot to export.
@@ -199,8 +207,6 @@ fn piece(offset: u64, bytes: Bytes) -> Piece {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn pages(identities: [[&str; 2]; 3]) -> Result<Vec<Value>> {

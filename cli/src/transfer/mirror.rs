@@ -15,12 +15,12 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use weft_core::cluster::Identity;
 use weft_host::{Control, ControlRequest, stamp};
-use weft_terminal::{bytes, say};
+use weft_terminal::{bytes, say, say_json};
 
 use super::export::{Export, Exported};
 use super::import::{Import, left_over};
 use super::{Stopped, listed};
-use crate::args::{self, Target};
+use crate::args::{self, Common};
 
 /// What the names of its snapshots begin with.
 const PREFIX: &str = "mirror-";
@@ -46,7 +46,7 @@ pub struct Mirror {
     #[arg(long, value_name = "TIME", value_parser = interval)]
     every: Option<Duration>,
     #[command(flatten)]
-    target: Target,
+    common: Common,
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
@@ -54,6 +54,14 @@ fn interval(text: &str) -> Result<Duration, String> {
         0 => Err("the time cannot be 0; give one such as 30s or 5m".to_string()),
         seconds => Ok(Duration::from_secs(seconds)),
     }
+}
+
+/// A round that is complete.
+struct Sent {
+    snapshot: String,
+    since: Option<String>,
+    content: Exported,
+    seconds: f64,
 }
 
 /// Both ends.
@@ -70,9 +78,9 @@ impl Mirror {
         loop {
             let begun = Instant::now();
             match self.round(&stopped) {
-                Ok(line) => {
+                Ok(sent) => {
                     has_worked = true;
-                    say(line)?;
+                    self.say(&sent)?;
                 }
                 Err(_) if self.every.is_some() && stopped.is_set() => {}
                 // The arguments may be wrong, and would be in each round.
@@ -89,9 +97,9 @@ impl Mirror {
         }
     }
 
-    /// One round. Returns what it did.
-    fn round(&self, stopped: &Stopped) -> Result<String> {
-        let here = self.target.connect()?;
+    /// One round.
+    fn round(&self, stopped: &Stopped) -> Result<Sent> {
+        let here = self.common.target.connect()?;
         let there = args::connect(&self.to).context(THERE)?;
         let mut ends = Ends { here, there };
         let prefix = self.prefix(&mut ends)?;
@@ -100,18 +108,26 @@ impl Mirror {
             Some(export) => export,
             None => self.new_snapshot(&mut ends, &prefix)?,
         };
-        let sent = self.send(&mut ends, &export, stopped);
-        let sent = sent.inspect_err(|_| self.delete_useless(&mut ends, &export))?;
-        let Export { snapshot, since: base, .. } = export;
-        self.delete_earlier(&mut ends, (&prefix, &snapshot), base.as_deref())?;
-        let seconds = begun.elapsed().as_secs_f64();
-        let since = base.map_or(String::new(), |base| format!(" since {base}"));
-        Ok(format!(
-            "{}@{snapshot} is in the other array as {}@{snapshot}: {}{since}, {seconds:.1} s",
-            self.volume,
-            self.name(),
-            bytes(sent.data)
-        ))
+        let content = self.send(&mut ends, &export, stopped);
+        let content = content.inspect_err(|_| self.delete_useless(&mut ends, &export))?;
+        let Export { snapshot, since, .. } = export;
+        self.delete_earlier(&mut ends, (&prefix, &snapshot), since.as_deref())?;
+        Ok(Sent { snapshot, since, content, seconds: begun.elapsed().as_secs_f64() })
+    }
+
+    fn say(&self, Sent { snapshot, since, content, seconds }: &Sent) -> Result<()> {
+        let [here, there] =
+            [self.volume.as_str(), self.name()].map(|name| format!("{name}@{snapshot}"));
+        if self.common.json {
+            let since = since.as_ref().map(|since| format!("{}@{since}", self.volume));
+            let mut answer = content.described(&here, since.as_deref());
+            answer["copy"] = there.into();
+            answer["seconds"] = (*seconds).into();
+            return say_json(answer);
+        }
+        let since = since.as_ref().map_or(String::new(), |since| format!(" since {since}"));
+        let sent = bytes(content.data);
+        say(format!("{here} is in the other array as {there}: {sent}{since}, {seconds:.1} s"))
     }
 
     fn name(&self) -> &str {

@@ -7,10 +7,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use weft_terminal::{bytes, say};
+use weft_terminal::{bytes, say, say_json};
 
 use super::creating::Kind;
-use crate::args::Target;
+use crate::args::Common;
 use crate::transfer::{self, Stopped};
 
 /// Stands for standard input or output.
@@ -29,7 +29,7 @@ pub struct Export {
     #[arg(long, value_name = "SNAPSHOT")]
     since: Option<String>,
     #[command(flatten)]
-    target: Target,
+    common: Common,
 }
 
 /// The stream to import.
@@ -44,7 +44,7 @@ pub struct Import {
     #[command(flatten)]
     kind: Kind,
     #[command(flatten)]
-    target: Target,
+    common: Common,
 }
 
 impl Export {
@@ -62,17 +62,29 @@ impl Export {
             since: self.since.clone(),
             from: 0,
         };
-        let mut control = self.target.connect()?;
+        let mut control = self.common.target.connect()?;
         let stopped = Stopped::by_signals(true)?;
         if self.file == Path::new(STANDARD) {
             let out = io::stdout();
+            ensure!(
+                !self.common.json,
+                "the stream and its description cannot both go to standard output; give a file, or leave out --json"
+            );
             ensure!(
                 !out.is_terminal(),
                 "the stream cannot be written to a terminal; give a file, or pipe it to another command"
             );
             export.write(&mut control, out.lock(), &stopped)?;
         } else {
-            to_file(&self.file, |out| export.write(&mut control, out, &stopped))?;
+            let exported = to_file(&self.file, |out| export.write(&mut control, out, &stopped))?;
+            if self.common.json {
+                let full = |name: &String| match name.contains('@') {
+                    true => name.clone(),
+                    false => format!("{volume}@{name}"),
+                };
+                let since = self.since.as_ref().map(full);
+                say_json(exported.described(&self.snapshot, since.as_deref()))?;
+            }
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -117,14 +129,19 @@ impl Import {
             let shown = self.file.display();
             Box::new(File::open(&self.file).with_context(|| format!("cannot read {shown}"))?)
         };
-        let mut control = self.target.connect()?;
+        let mut control = self.common.target.connect()?;
         let import = transfer::Import {
             volume: self.volume.clone(),
             create: self.kind.creation(self.volume.clone(), 0, true),
         };
         let input = BufReader::with_capacity(1 << 20, input);
         let (header, imported) = import.read(&mut control, input, &Stopped::by_signals(true)?)?;
-        say(format!("{}@{} is imported: {}", self.volume, header.snapshot, bytes(imported.data)))?;
+        let snapshot = format!("{}@{}", self.volume, header.snapshot);
+        let since = header.base.as_ref().map(|base| base.name.as_str());
+        match self.common.json {
+            true => say_json(imported.described(&snapshot, since))?,
+            false => say(format!("{snapshot} is imported: {}", bytes(imported.data)))?,
+        }
         Ok(ExitCode::SUCCESS)
     }
 }
