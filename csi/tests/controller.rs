@@ -5,6 +5,8 @@ mod common;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use common::{Running, SIZE, block, from_snapshot, from_volume, mount, new_volume};
 use serde_json::Value;
@@ -226,6 +228,28 @@ fn what_does_not_fit_or_is_another_is_refused_as_such() {
     let theirs = snapshot(&cluster, "theirs", "s").unwrap_err();
     assert_eq!(theirs.code(), Code::AlreadyExists);
     assert_eq!(volumes::delete(&cluster, &id).unwrap_err().code(), Code::FailedPrecondition);
+}
+
+#[test]
+fn a_volume_is_deleted_with_its_scheduled_snapshots_and_not_with_others() {
+    let running = Running::start();
+    let cluster = running.cluster();
+    let mut asked = new_volume("v", SIZE);
+    asked.parameters = [("snapshots".to_string(), "hourly:2".to_string())].into();
+    let id = volumes::create(&cluster, &asked).unwrap().volume_id;
+    let end = Instant::now() + Duration::from_secs(60);
+    while cluster.snapshots().unwrap().is_empty() {
+        assert!(Instant::now() < end, "no scheduled snapshot is taken");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let other = snapshot(&cluster, &id, "s").unwrap().snapshot_id;
+    let refused = volumes::delete(&cluster, &id).unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    assert!(refused.message().contains(&other), "{refused}");
+    assert_eq!(cluster.require_volume(&id).unwrap().schedule.len(), 1, "the schedule goes on");
+    snapshots::delete(&cluster, &other).unwrap();
+    volumes::delete(&cluster, &id).unwrap();
+    assert!(!cluster.has(&id).unwrap() && cluster.snapshots().unwrap().is_empty());
 }
 
 #[test]

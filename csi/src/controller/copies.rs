@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tonic::Status;
+use weft_core::policy::Every;
 use weft_host::ControlRequest;
 use weft_host::status::{VolumeMode, VolumeStatus};
 
@@ -97,21 +98,51 @@ fn check_kind(source: &VolumeStatus, kind: &Parameters) -> Result<(), Status> {
     differs("apart", kind.apart.clone(), &source.apart)
 }
 
-/// Deletes the snapshots of a volume that were taken for its clones.
+/// Deletes the snapshots of a volume that nobody asked for: those that were taken for its clones, and those of its
+/// schedule, which ends.
 ///
 /// # Errors
 /// If it has others, or a clone is not independent yet.
-pub fn release_all(cluster: &Cluster, volume: &str) -> Result<(), Status> {
-    let snapshots = cluster.snapshots()?;
-    let of_volume = snapshots.iter().filter_map(|s| Some((names::parts(&s.name)?, s)));
-    let of_volume: Vec<_> = of_volume.filter(|((of, _), _)| *of == volume).collect();
-    if let Some((_, other)) = of_volume.iter().find(|((_, part), _)| !Use::Clone.is_of(part)) {
+pub fn release_all(cluster: &Cluster, volume: &VolumeStatus) -> Result<(), Status> {
+    let name = &volume.name;
+    let is_released = |part: &str| Use::Clone.is_of(part) || is_scheduled(part);
+    if let Some(other) = parts_of(cluster, name)?.iter().find(|part| !is_released(part)) {
         return Err(Status::failed_precondition(format!(
-            "volume '{volume}' has the snapshot '{}'; delete it first",
-            other.name
+            "volume '{name}' has the snapshot '{}'; delete it first",
+            names::snapshot(name, other)
         )));
     }
-    of_volume.iter().try_for_each(|(_, snapshot)| release(cluster, &snapshot.name))
+    end_schedule(cluster, volume)?;
+    // The schedule may just have taken another.
+    let parts = parts_of(cluster, name)?;
+    parts.iter().try_for_each(|part| release(cluster, &names::snapshot(name, part)))
+}
+
+/// The names of a volume's snapshots, behind the `@`.
+fn parts_of(cluster: &Cluster, volume: &str) -> Result<Vec<String>, Status> {
+    let snapshots = cluster.snapshots()?;
+    let parts = snapshots.iter().filter_map(|snapshot| names::parts(&snapshot.name));
+    Ok(parts.filter(|(of, _)| *of == volume).map(|(_, part)| part.to_string()).collect())
+}
+
+/// Whether a snapshot has the name of a scheduled one: `daily-2026-11-28`, say. The status does not tell them apart
+/// otherwise.
+fn is_scheduled(part: &str) -> bool {
+    let form = |name: &str| name.replace(|c: char| c.is_ascii_digit(), "0");
+    Every::ALL.into_iter().any(|every| form(&every.name(0)) == form(part))
+}
+
+/// Has a volume take no more scheduled snapshots.
+fn end_schedule(cluster: &Cluster, volume: &VolumeStatus) -> Result<(), Status> {
+    if volume.schedule.is_empty() {
+        return Ok(());
+    }
+    let name = volume.name.clone();
+    let set = [("snapshots".to_string(), "none".to_string())].into();
+    let request = ControlRequest::VolumeSet { name, set, force: false, range: None };
+    cluster.change(&request, |cluster| {
+        Ok(cluster.volume(&volume.name)?.is_none_or(|volume| volume.schedule.is_empty()))
+    })
 }
 
 /// Deletes a snapshot, once its clones are independent of it.
@@ -179,4 +210,27 @@ pub fn forget(cluster: &Cluster, volume: &str) -> Result<(), Status> {
     let snapshots = cluster.snapshots()?;
     let its = |s: &&VolumeStatus| names::parts(&s.name).is_some_and(|(_, part)| part == taken);
     snapshots.iter().filter(its).try_for_each(|snapshot| release(cluster, &snapshot.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scheduled_snapshots_are_known_by_their_names() {
+        for name in
+            ["hourly-2026-11-28T12", "daily-2026-11-28", "weekly-2026-11-23", "monthly-2026-11"]
+        {
+            assert!(is_scheduled(name), "{name}");
+        }
+        for name in [
+            "daily",
+            "daily-2026",
+            "daily-2026-11-28T12",
+            "csi-daily-2026-11-28",
+            "nightly-2026-11",
+        ] {
+            assert!(!is_scheduled(name), "{name}");
+        }
+    }
 }

@@ -138,10 +138,11 @@ pub fn described(volume: &VolumeStatus, content_source: Option<VolumeContentSour
     }
 }
 
-/// Deletes a volume that is published nowhere. Unless it is a clone it can be brought back for a day.
+/// Deletes a volume that is published nowhere, with its scheduled snapshots. Unless it is a clone it can be brought back
+/// for a day.
 ///
 /// # Errors
-/// If it is in use, or has snapshots.
+/// If it is in use, or has other snapshots.
 pub fn delete(cluster: &Cluster, name: &str) -> Result<(), Status> {
     if name.is_empty() {
         return Err(Status::invalid_argument("the volume's identifier is missing"));
@@ -152,7 +153,7 @@ pub fn delete(cluster: &Cluster, name: &str) -> Result<(), Status> {
                 "volume '{name}' is published to node '{node}'"
             )));
         }
-        copies::release_all(cluster, name)?;
+        copies::release_all(cluster, &volume)?;
         // A clone that could be brought back would keep the snapshot that it lies over.
         let now = copies::is_clone(&volume);
         let request = ControlRequest::VolumeDelete { name: name.to_string(), now };
