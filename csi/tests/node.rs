@@ -2,6 +2,11 @@
 
 mod common;
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::thread;
+use std::time::{Duration, Instant};
+
 use common::machine::Remembering;
 use common::{Running, block, mount};
 use tonic::{Code, Status};
@@ -167,4 +172,58 @@ fn a_volume_is_found_by_nbd_and_what_is_not_served_is_refused() {
     let refused = runtime.block_on(nbd::connect(&addresses, None, "nothing"));
     let refused = refused.err().map(|e| e.to_string()).unwrap_or_default();
     assert!(refused.contains("does not serve"), "{refused}");
+}
+
+/// The codes of NBD for a host without a right, and for an export that is not there.
+const NO_RIGHT: u32 = (1 << 31) + 2;
+const UNKNOWN: u32 = (1 << 31) + 6;
+
+/// The address of a process that refuses each volume with this code.
+fn refusing(code: u32) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            stream.write_all(b"NBDMAGICIHAVEOPT\0\x01").unwrap();
+            // The client's flags, and the header of its option.
+            let mut begin = [0; 20];
+            stream.read_exact(&mut begin).unwrap();
+            let length = u32::from_be_bytes(begin[16..].try_into().unwrap());
+            stream.read_exact(&mut vec![0; length as usize]).unwrap();
+            let words = [7, code, 0].map(u32::to_be_bytes).concat();
+            let reply = [&0x0003_e889_0455_65a9_u64.to_be_bytes()[..], &words].concat();
+            stream.write_all(&reply).unwrap();
+        }
+    });
+    address
+}
+
+#[test]
+fn a_device_is_given_up_when_all_processes_refuse_or_some_do_for_long() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let failed = |addresses: &[&String]| {
+        let addresses: Vec<String> = addresses.iter().map(|one| one.to_string()).collect();
+        runtime.block_on(nbd::connect(&addresses, None, "v")).err().unwrap()
+    };
+    let [old, other, unknown] = [NO_RIGHT, NO_RIGHT, UNKNOWN].map(refusing);
+    let gone = "127.0.0.1:1".to_string();
+    let now = Instant::now();
+    assert!(nbd::Refusals::default().are_final(&failed(&[&old, &other]), now));
+    for others in [&gone, &unknown] {
+        for mixed in [failed(&[&old, others]), failed(&[others, &old])] {
+            assert!(mixed.to_string().contains("does not allow"), "{mixed}");
+            let mut refusals = nbd::Refusals::default();
+            assert!(!refusals.are_final(&mixed, now), "one process may have an old map");
+            assert!(!refusals.are_final(&mixed, now + Duration::from_secs(29)));
+            assert!(refusals.are_final(&mixed, now + Duration::from_secs(30)));
+        }
+    }
+    // Only refusals without a pause count.
+    let mut refusals = nbd::Refusals::default();
+    let mixed = failed(&[&gone, &old]);
+    assert!(!refusals.are_final(&mixed, now));
+    assert!(!refusals.are_final(&failed(&[&gone]), now + Duration::from_secs(20)));
+    assert!(!refusals.are_final(&mixed, now + Duration::from_secs(40)));
+    assert!(refusals.are_final(&mixed, now + Duration::from_secs(70)));
 }

@@ -6,6 +6,7 @@
 //! itself ends, requests wait in the kernel until it is started again and finds the devices by their names.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
@@ -25,7 +26,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tonic::Status;
 
-use super::nbd::{self, Link};
+use super::nbd::{self, Link, Refusals};
 use super::netlink::{Export, Netlink};
 
 /// What the names of devices begin with.
@@ -179,6 +180,7 @@ impl Device {
     /// Passes its requests on while it is there.
     async fn serve(self, reach: Reach, mut begun: Option<(Socket, Link)>) {
         let mut addresses = reach.addresses.clone();
+        let mut refusals = Refusals::default();
         while is_there(&self.volume, self.index) {
             if let Some((ours, link)) = begun.take() {
                 tokio::select! {
@@ -192,10 +194,16 @@ impl Device {
                 addresses.rotate_left(1);
                 continue;
             }
-            match reconnected(&addresses, &reach, &self.volume, self.index).await {
-                Ok(again) => begun = Some(again),
+            match nbd::connect(&addresses, reach.tls.as_ref(), &self.volume).await {
+                Ok(link) => {
+                    refusals = Refusals::default();
+                    match self.reconnect(link) {
+                        Ok(again) => begun = Some(again),
+                        Err(e) => self.wait(&e).await,
+                    }
+                }
                 // Another node may use the volume now. Requests that wait fail, and the device ends.
-                Err(e) if e.kind() == ErrorKind::PermissionDenied => {
+                Err(e) if refusals.are_final(&e, Instant::now()) => {
                     self.say(&format!("it is abandoned: {e}"));
                     if let Err(e) = Netlink::open().and_then(|kernel| kernel.disconnect(self.index))
                     {
@@ -203,12 +211,23 @@ impl Device {
                     }
                     return;
                 }
-                Err(e) => {
-                    self.say(&format!("it waits for a connection: {e}"));
-                    sleep(PAUSE).await;
-                }
+                Err(e) => self.wait(&e).await,
             }
         }
+    }
+
+    /// Gives it a new connection, when its last one has ended.
+    fn reconnect(&self, link: Link) -> io::Result<(Socket, Link)> {
+        let (ours, kernels) = Socket::pair()?;
+        let name = format!("{OURS}{}", self.volume);
+        let export = Export { backend: &name, size: link.size, flags: link.flags };
+        Netlink::open()?.reconnect(self.index, export, kernels.as_fd())?;
+        Ok((ours, link))
+    }
+
+    async fn wait(&self, why: &impl fmt::Display) {
+        self.say(&format!("it waits for a connection: {why}"));
+        sleep(PAUSE).await;
     }
 
     fn say(&self, what: &str) {
@@ -216,21 +235,6 @@ impl Device {
             eprintln!("weft-csi: volume '{}': {what}", self.volume);
         }
     }
-}
-
-/// A new connection for a device whose last one has ended.
-async fn reconnected(
-    addresses: &[String],
-    reach: &Reach,
-    volume: &str,
-    index: u32,
-) -> io::Result<(Socket, Link)> {
-    let link = nbd::connect(addresses, reach.tls.as_ref(), volume).await?;
-    let (ours, kernels) = Socket::pair()?;
-    let name = format!("{OURS}{volume}");
-    let export = Export { backend: &name, size: link.size, flags: link.flags };
-    Netlink::open()?.reconnect(index, export, kernels.as_fd())?;
-    Ok((ours, link))
 }
 
 /// Passes bytes on in both directions until one of them ends.

@@ -1,8 +1,9 @@
 //! Connecting to a node of the cluster by NBD: the part before requests, which the kernel leaves to others.
 
+use std::fmt;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::net::sockopt;
 use rustls::ClientConfig;
@@ -56,25 +57,76 @@ pub struct Link {
     pub flags: u16,
 }
 
+/// Why a volume is reached at no address.
+#[derive(Debug, Default)]
+pub struct Unreached {
+    /// What the last address has failed with; a refusal for want of a right goes before others.
+    why: Option<String>,
+    /// How many addresses have refused for want of a right.
+    refusals: usize,
+    /// How many have failed in another way.
+    others: usize,
+}
+
+impl Unreached {
+    fn add(&mut self, address: &str, failed: &io::Error) {
+        let is_refusal = failed.kind() == ErrorKind::PermissionDenied;
+        if is_refusal || self.refusals == 0 {
+            self.why = Some(format!("{address}: {failed}"));
+        }
+        match is_refusal {
+            true => self.refusals += 1,
+            false => self.others += 1,
+        }
+    }
+}
+
+impl fmt::Display for Unreached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.why.as_deref().unwrap_or("no address is given"))
+    }
+}
+
+/// How long some addresses may refuse, while none serves the volume, until they are believed.
+const BELIEVED_AFTER: Duration = Duration::from_secs(30);
+
+/// Since when a host is refused a volume.
+#[derive(Debug, Default)]
+pub struct Refusals {
+    since: Option<Instant>,
+}
+
+impl Refusals {
+    /// Whether the host has lost its right, after one more failure: all addresses say so, or some have for a while. A
+    /// single process may know an old map.
+    pub fn are_final(&mut self, failed: &Unreached, now: Instant) -> bool {
+        if failed.refusals == 0 {
+            self.since = None;
+            return false;
+        }
+        let since = *self.since.get_or_insert(now);
+        failed.others == 0 || now.saturating_duration_since(since) >= BELIEVED_AFTER
+    }
+}
+
 /// Connects to a volume, at the first of several addresses that serves it.
 ///
 /// # Errors
-/// Why the last of them has failed. `PermissionDenied` if one has refused it for want of a right: the cluster says that.
+/// Why none does.
 pub async fn connect(
     addresses: &[String],
     tls: Option<&Arc<ClientConfig>>,
     volume: &str,
-) -> io::Result<Link> {
-    let mut failed = io::Error::other("no address is given");
+) -> Result<Link, Unreached> {
+    let mut unreached = Unreached::default();
     for address in addresses {
         let link = timeout(PATIENCE, connect_to(address, tls, volume)).await;
         match link.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into())) {
             Ok(link) => return Ok(link),
-            Err(e) if failed.kind() == ErrorKind::PermissionDenied => drop(e),
-            Err(e) => failed = io::Error::new(e.kind(), format!("{address}: {e}")),
+            Err(e) => unreached.add(address, &e),
         }
     }
-    Err(failed)
+    Err(unreached)
 }
 
 async fn connect_to(
