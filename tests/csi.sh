@@ -12,7 +12,7 @@ WEFT=$(realpath "${WEFT:-target/release/weft}")
 WEFT_CSI=$(realpath "${WEFT_CSI:-$(dirname "$WEFT")/weft-csi}")
 CALL=$(realpath "${WEFT_CSI_CALL:-$(dirname "$WEFT")/examples/call}")
 VERSION=v5.6.0
-checks=${*:-sanity restarted stays_out mounted grown moved fenced}
+checks=${*:-sanity restarted stays_out mounted grown moved fenced regained}
 LIMIT=${LIMIT:-60}              # seconds that anything may take
 T=$(mktemp -d /tmp/weft-csi.XXXXXX)
 passed=0 failed=0
@@ -41,7 +41,7 @@ stop() {
 clean() {
     trap - EXIT INT TERM
     local one
-    for one in controller node cluster; do stop $one; done
+    for one in controller node link cluster; do stop $one; done
     rm -rf "$T"
 }
 trap clean EXIT
@@ -58,7 +58,7 @@ driver() {
 }
 controller() { driver controller --dir "$T/cluster/node-0"; }
 # The second process serves, too: whoever loses one goes to the other.
-node() { driver node --machine desk --at "127.0.0.1:$PORT,127.0.0.1:$SECOND" --certificates "$T/desk"; }
+node() { driver node --machine desk --at "${1:-127.0.0.1:$PORT,127.0.0.1:$SECOND}" --certificates "$T/desk"; }
 call() { timeout -k 5 "$LIMIT" "$CALL" "$T/$1.sock" "${@:2}"; }
 
 has_nbd() { [ "$(id -u)" = 0 ] && { [ -e /sys/block/nbd0 ] || modprobe nbd 2>/dev/null; }; }
@@ -102,7 +102,7 @@ stays_out() {
 used() {
     STAGED=$T/staged-$1 SHOWN=$T/shown-$1
     call controller create "$1" "${3:-67108864}" "$2" >"$T/id" && ID=$(cat "$T/id") &&
-        call controller publish "$ID" desk "$2" && call node stage "$ID" "$STAGED" "$2" &&
+        RIGHT=$(call controller publish "$ID" desk "$2") && call node stage "$ID" "$STAGED" "$2" "$RIGHT" &&
         call node show "$ID" "$STAGED" "$SHOWN" "$2"
 }
 unused() {
@@ -171,12 +171,56 @@ fenced() {
     call controller unpublish "$ID" desk || return 1
     head -c 1M /dev/zero | tr '\0' B | dd of="$SHOWN" bs=1M iflag=fullblock oflag=direct conv=notrunc 2>/dev/null &
     writer=$!
-    call controller publish "$ID" other block || return 1
+    call controller publish "$ID" other block >/dev/null || return 1
     nbdcopy "nbds://127.0.0.1:$SECOND/$ID?tls-certificates=$T/other" - | head -c 1M | cmp - "$image" || return 1
     wait $writer && { echo "the write has succeeded"; return 1; }
     call node hide "$ID" "$SHOWN" && call node unstage "$ID" "$STAGED" || return 1
     nbdcopy "nbds://127.0.0.1:$SECOND/$ID?tls-certificates=$T/other" - | head -c 1M | cmp - "$image" || return 1
     call controller unpublish "$ID" other && call controller delete "$ID"
+}
+# A link to the cluster that can be cut: it passes connections to $CUT on to $PORT.
+link() {
+    : >"$T/link.log"
+    python3 - "$CUT" "$PORT" >>"$T/link.log" 2>&1 <<'PYTHON' &
+import asyncio, sys
+async def passed(reader, writer):
+    while data := await reader.read(65536):
+        writer.write(data)
+        await writer.drain()
+    writer.close()
+async def taken(reader, writer):
+    far = await asyncio.open_connection("127.0.0.1", sys.argv[2])
+    await asyncio.gather(passed(reader, far[1]), passed(far[0], writer))
+async def main():
+    async with await asyncio.start_server(taken, "127.0.0.1", sys.argv[1]) as server:
+        print("listening", flush=True)
+        await server.serve_forever()
+asyncio.run(main())
+PYTHON
+    echo $! >"$T/link.pid"
+    disown
+    wait_until grep -q listening "$T/link.log"
+}
+# A node that loses its right and gets another before it notices: what its old device waits to write does not land.
+regained() {
+    has_nbd || { echo "skipped, the kernel has no NBD"; return 0; }
+    CUT=$(port)
+    stop node && link && node "127.0.0.1:$CUT" && used regained block || return 1
+    local image=$T/image writer
+    stop link
+    head -c 1M /dev/zero | tr '\0' A | dd of="$SHOWN" bs=1M iflag=fullblock oflag=direct conv=notrunc >/dev/null 2>&1 &
+    writer=$!
+    call controller unpublish "$ID" desk && call controller publish "$ID" other block >/dev/null || return 1
+    head -c 1M /dev/zero | tr '\0' B >"$image"
+    nbdcopy "$image" "nbds://127.0.0.1:$SECOND/$ID?tls-certificates=$T/other" || return 1
+    call controller unpublish "$ID" other && RIGHT=$(call controller publish "$ID" desk block) || return 1
+    # The old device is left, and there is no new one yet.
+    call node stage "$ID" "$STAGED" block "$RIGHT" >/dev/null 2>&1 && { echo "staged without a link"; return 1; }
+    wait $writer && { echo "the write has succeeded"; return 1; }
+    link
+    wait_until call node stage "$ID" "$STAGED" block "$RIGHT" && call node show "$ID" "$STAGED" "$SHOWN" block || return 1
+    dd if="$SHOWN" bs=1M count=1 iflag=direct 2>/dev/null | cmp - "$image" || return 1
+    unused && stop node && stop link && node
 }
 
 up() {

@@ -17,7 +17,7 @@ use weft_csi::proto::*;
 
 const USAGE: &str = "call SOCKET create NAME BYTES KIND | delete VOLUME | publish VOLUME NODE KIND | unpublish VOLUME NODE
     | expand VOLUME BYTES | snapshot VOLUME NAME | delta BASE TARGET
-    | stage VOLUME PATH KIND | unstage VOLUME PATH | show VOLUME STAGED PATH KIND | hide VOLUME PATH
+    | stage VOLUME PATH KIND [RIGHT] | unstage VOLUME PATH | show VOLUME STAGED PATH KIND | hide VOLUME PATH
     | grow VOLUME PATH BYTES";
 
 fn wanted(kind: &str) -> Option<VolumeCapability> {
@@ -60,7 +60,8 @@ async fn controller(channel: Channel, words: &[&str]) -> Result<bool, Box<dyn Er
                 volume_capability: wanted(kind),
                 ..ControllerPublishVolumeRequest::default()
             };
-            client.controller_publish_volume(asked).await?;
+            let answer = client.controller_publish_volume(asked).await?.into_inner();
+            println!("{}", answer.publish_context.into_values().next().unwrap_or_default());
         }
         ["unpublish", volume, node] => {
             let asked = ControllerUnpublishVolumeRequest {
@@ -117,11 +118,13 @@ async fn node(channel: Channel, words: &[&str]) -> Result<bool, Box<dyn Error>> 
         _ => return Ok(false),
     };
     match *words {
-        ["stage", _, _, kind] => {
+        ["stage", _, _, kind, ref right @ ..] => {
+            let grant = right.iter().map(|grant| ("grant".to_string(), grant.to_string()));
             let asked = NodeStageVolumeRequest {
                 volume_id,
                 staging_target_path: path,
                 volume_capability: wanted(kind),
+                publish_context: grant.collect(),
                 ..NodeStageVolumeRequest::default()
             };
             client.node_stage_volume(asked).await?;

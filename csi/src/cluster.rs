@@ -12,6 +12,7 @@ use weft_core::cluster::Access;
 use weft_host::status::{Status as ArrayStatus, VolumeMode, VolumeStatus};
 use weft_host::{Control, ControlRequest, HostAction};
 
+use crate::grants::Grants;
 use crate::names;
 
 /// A name on the list of hosts of each volume that the driver has made. No certificate has it: so a volume that is
@@ -55,12 +56,16 @@ impl Ask for Socket {
 
 /// The cluster.
 #[derive(Clone)]
-pub struct Cluster(Arc<dyn Ask>);
+pub struct Cluster {
+    by: Arc<dyn Ask>,
+    /// The rights that were given to nodes through this process.
+    pub grants: Arc<Grants>,
+}
 
 impl Cluster {
     /// Reached in this way.
     pub fn new(by: impl Ask) -> Cluster {
-        Cluster(Arc::new(by))
+        Cluster { by: Arc::new(by), grants: Arc::default() }
     }
 
     /// Has something done.
@@ -68,7 +73,7 @@ impl Cluster {
     /// # Errors
     /// As [`Ask::ask`].
     pub fn ask(&self, request: &ControlRequest) -> Result<Value, Status> {
-        self.0.ask(request)
+        self.by.ask(request)
     }
 
     /// Has something changed, and waits until the process on this machine shows it: another one may have made the change.

@@ -6,6 +6,7 @@
 //! | `controller` | volumes, snapshots, clones and rights, by the cluster's control socket |
 //! | `node` | a machine that uses volumes: devices, file systems and mounts |
 //! | `cluster` | the control socket |
+//! | `grants` | rights to a volume, told apart |
 //! | `names`, `parameters`, `capability` | requests in Weft's words |
 //! | `server` | the driver's own socket |
 
@@ -15,6 +16,7 @@ pub mod busy;
 pub mod capability;
 pub mod cluster;
 pub mod controller;
+pub mod grants;
 pub mod names;
 pub mod node;
 pub mod parameters;

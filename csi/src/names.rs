@@ -93,7 +93,8 @@ pub fn host_name(machine: &str) -> String {
     format!("{}-{digits}", begin.trim_matches('-')).trim_matches('-').to_string()
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes in hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -162,8 +163,9 @@ fn a_node_loses_its_right_before_another_gets_it() {
     let id = volumes::create(&cluster, &new_volume("v", SIZE)).unwrap().volume_id;
     let hosts = || cluster.volume(&id).unwrap().unwrap().hosts.unwrap_or_default();
     assert_eq!(hosts().into_keys().collect::<Vec<_>>(), [KEEPER], "nobody may use it yet");
-    publish(&cluster, &id, "one").unwrap();
-    publish(&cluster, &id, "one").unwrap();
+    let first = publish(&cluster, &id, "one").unwrap();
+    assert!(!first.is_empty());
+    assert_eq!(publish(&cluster, &id, "one").unwrap(), first, "it is the same right");
     let second = publish(&cluster, &id, "two").unwrap_err();
     assert_eq!(second.code(), Code::FailedPrecondition);
     assert!(second.message().contains("'one'"), "{second}");
@@ -175,6 +177,10 @@ fn a_node_loses_its_right_before_another_gets_it() {
     let listed = pages::of_volumes(&cluster, &ListVolumesRequest::default()).unwrap();
     let published: Vec<_> = listed.entries.iter().map(|e| e.status.clone().unwrap()).collect();
     assert_eq!(published[0].published_node_ids, ["two"]);
+    publishing::unpublish(&cluster, &id, "two").unwrap();
+    assert_ne!(publish(&cluster, &id, "one").unwrap(), first, "it is another right");
+    let restarted = running.cluster();
+    assert!(publish(&restarted, &id, "one").unwrap().is_empty(), "it is not known which");
 }
 
 #[test]
@@ -259,14 +265,14 @@ fn a_process_that_is_not_there_is_unavailable() {
     assert_eq!(volumes::delete(&cluster, "v").unwrap_err().code(), Code::Unavailable);
 }
 
-fn publish(cluster: &Cluster, volume: &str, node: &str) -> Result<(), Status> {
+fn publish(cluster: &Cluster, volume: &str, node: &str) -> Result<HashMap<String, String>, Status> {
     let asked = ControllerPublishVolumeRequest {
         volume_id: volume.to_string(),
         node_id: node.to_string(),
         volume_capability: Some(block(Mode::SingleNodeWriter)),
         ..ControllerPublishVolumeRequest::default()
     };
-    publishing::publish(cluster, &asked).map(drop)
+    publishing::publish(cluster, &asked)
 }
 
 fn snapshot(cluster: &Cluster, volume: &str, name: &str) -> Result<Snapshot, Status> {

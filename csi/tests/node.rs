@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread;
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 use common::machine::Remembering;
 use common::{Running, block, mount};
 use tonic::{Code, Status};
+use weft_csi::node::machine::Machine;
 use weft_csi::node::{nbd, publishing, staging, usage};
 use weft_csi::proto::volume_capability::access_mode::Mode;
 use weft_csi::proto::{
@@ -20,12 +22,14 @@ use weft_csi::proto::{
 struct Paths {
     dir: tempfile::TempDir,
     machine: Remembering,
+    /// What the controller has told of the right to the volume.
+    context: HashMap<String, String>,
 }
 
 impl Paths {
     fn new() -> Paths {
         let dir = tempfile::tempdir().unwrap();
-        Paths { machine: Remembering::new(dir.path()), dir }
+        Paths { machine: Remembering::new(dir.path()), dir, context: HashMap::new() }
     }
 
     fn at(&self, name: &str) -> String {
@@ -37,6 +41,7 @@ impl Paths {
             volume_id: "v".into(),
             staging_target_path: self.at("staged"),
             volume_capability: Some(capability.clone()),
+            publish_context: self.context.clone(),
             ..NodeStageVolumeRequest::default()
         };
         staging::stage(&self.machine, &asked)
@@ -54,6 +59,7 @@ impl Paths {
             target_path: self.at(to),
             volume_capability: Some(capability.clone()),
             readonly,
+            publish_context: self.context.clone(),
             ..NodePublishVolumeRequest::default()
         };
         publishing::publish(&self.machine, &asked)
@@ -172,6 +178,65 @@ fn a_volume_is_found_by_nbd_and_what_is_not_served_is_refused() {
     let refused = runtime.block_on(nbd::connect(&addresses, None, "nothing"));
     let refused = refused.err().map(|e| e.to_string()).unwrap_or_default();
     assert!(refused.contains("does not serve"), "{refused}");
+}
+
+fn right(identifier: &str) -> HashMap<String, String> {
+    [("grant".to_string(), identifier.to_string())].into()
+}
+
+#[test]
+fn the_device_of_an_earlier_right_is_abandoned_before_anything_of_it_is_written() {
+    let mut paths = Paths::new();
+    let capability = mount("ext4");
+    paths.context = right("1");
+    paths.stage(&capability).unwrap();
+    paths.publish(&capability, "shown", false).unwrap();
+    paths.stage(&capability).unwrap();
+    assert!(paths.machine.serves("v", Some("1")).unwrap(), "it is used on by the same right");
+    paths.context = right("2");
+    let early = paths.publish(&capability, "other", false).unwrap_err();
+    assert_eq!(early.code(), Code::FailedPrecondition);
+    // A program still uses the old one.
+    paths.machine.use_path(Some(paths.dir.path().join("shown")));
+    let used = paths.stage(&capability).unwrap_err();
+    assert!(used.code() == Code::FailedPrecondition && used.message().contains("shown"), "{used}");
+    assert!(!paths.machine.serves("v", Some("1")).unwrap(), "it is abandoned");
+    paths.machine.use_path(None);
+    paths.stage(&capability).unwrap();
+    assert!(paths.machine.serves("v", Some("2")).unwrap());
+    assert_eq!(paths.machine.written(), 0);
+    paths.publish(&capability, "shown", false).unwrap();
+    // A controller that was restarted knows no right.
+    paths.context = HashMap::new();
+    paths.stage(&capability).unwrap();
+    paths.unpublish("shown").unwrap();
+    paths.unstage().unwrap();
+    assert!(paths.machine.is_clean());
+}
+
+#[test]
+fn a_driver_that_is_stopped_while_it_leaves_an_earlier_right_is_asked_again() {
+    for when_done in [false, true] {
+        for step in 0.. {
+            let mut paths = Paths::new();
+            let capability = mount("ext4");
+            paths.context = right("1");
+            paths.stage(&capability).unwrap();
+            paths.publish(&capability, "shown", false).unwrap();
+            paths.context = right("2");
+            paths.machine.break_at(step, when_done);
+            let first = paths.stage(&capability);
+            let broke = paths.machine.mend();
+            assert_eq!(first.is_err(), broke);
+            paths.stage(&capability).unwrap();
+            assert!(paths.machine.serves("v", Some("2")).unwrap());
+            assert_eq!(paths.machine.written(), 0, "step {step}");
+            if !broke {
+                assert!(step > 4);
+                break;
+            }
+        }
+    }
 }
 
 /// The codes of NBD for a host without a right, and for an export that is not there.

@@ -1,5 +1,5 @@
 //! What the controller service does, a module for each subject. Everything is asked of the cluster, and nothing is
-//! remembered here: so whoever is stopped at any step is asked again and goes on.
+//! remembered here but [identifiers of rights](crate::grants): so whoever is stopped at any step is asked again and goes on.
 
 pub mod capacity;
 pub mod copies;

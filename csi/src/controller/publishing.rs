@@ -12,7 +12,7 @@ use crate::proto::{
     ValidateVolumeCapabilitiesResponse, validate_volume_capabilities_response::Confirmed,
 };
 
-/// Lets a node use a volume.
+/// Lets a node use a volume. The answer identifies the right (see [`crate::grants`]).
 ///
 /// # Errors
 /// If another node has it and it is not to be shared, or the node is not known.
@@ -34,7 +34,7 @@ pub fn publish(
     let read_only = asked.readonly || wanted.reads_only;
     let published = published(&volume);
     match published.get(node) {
-        Some(has) if *has == read_only => return Ok(HashMap::new()),
+        Some(has) if *has == read_only => return Ok(cluster.grants.context(name, node)),
         Some(_) => {
             return Err(Status::already_exists(format!(
                 "volume '{name}' is published to node '{node}' with another right to write"
@@ -49,8 +49,10 @@ pub fn publish(
             "volume '{name}' is published to node '{other}'"
         )));
     }
+    // The right may be given though the answer is lost.
+    cluster.grants.begin(name, node)?;
     cluster.allow(name, node, read_only)?;
-    Ok(HashMap::new())
+    Ok(cluster.grants.context(name, node))
 }
 
 /// Ends a node's right to use a volume; that of all nodes, if none is named. Whether a named node has one says the leading
@@ -65,9 +67,15 @@ pub fn unpublish(cluster: &Cluster, name: &str, node: &str) -> Result<(), Status
     let there = cluster.volume(name)?;
     match (node, there) {
         (KEEPER, _) | ("", None) => Ok(()),
-        ("", Some(volume)) => published(&volume).keys().try_for_each(|n| cluster.deny(name, n)),
-        (node, _) => cluster.deny(name, node),
+        ("", Some(volume)) => published(&volume).keys().try_for_each(|n| end(cluster, name, n)),
+        (node, _) => end(cluster, name, node),
     }
+}
+
+fn end(cluster: &Cluster, name: &str, node: &str) -> Result<(), Status> {
+    cluster.deny(name, node)?;
+    cluster.grants.end(name, node);
+    Ok(())
 }
 
 /// Whether a volume can be used as asked.

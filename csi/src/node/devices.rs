@@ -2,8 +2,11 @@
 //! to the cluster, by TLS if there are certificates.
 //!
 //! When a connection ends, the next address is tried, and the kernel sends unanswered requests again. If this host has lost
-//! its right to use the volume, they fail instead. When the driver
-//! itself ends, requests wait in the kernel until it is started again and finds the devices by their names.
+//! its right to use the volume, they fail instead: the device is abandoned. When the driver itself ends, requests wait in
+//! the kernel until it is started again and finds the devices by their names.
+//!
+//! A device's name has the volume and the right by which it was attached. One that was abandoned shows no bytes: so a driver
+//! that is started again leaves it alone, though this host may have another right by then.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -31,6 +34,9 @@ use super::netlink::{Export, Netlink};
 
 /// What the names of devices begin with.
 const OURS: &str = "weft-csi:";
+
+/// What separates the volume from the right in the name of a device.
+const MARK: char = '#';
 
 /// Where the kernel lists them.
 const LISTED: &str = "/sys/block";
@@ -73,33 +79,42 @@ impl Devices {
     /// Devices of an earlier driver are served again.
     pub fn new(reach: Reach, handle: Handle) -> Devices {
         let devices = Devices { reach, handle, served: Mutex::default() };
-        for (volume, index) in listed() {
-            devices.serve(volume, index, None);
+        for (name, index) in listed().into_iter().filter(|(_, index)| !is_abandoned(*index)) {
+            devices.serve(name, index, None);
         }
         devices
     }
 
     /// The device of a volume, if it is attached.
     pub fn of(&self, volume: &str) -> Option<PathBuf> {
-        let index = listed().into_iter().find(|(name, _)| name == volume)?.1;
+        let (_, index) = attached(volume)?;
         Some(PathBuf::from(format!("/dev/nbd{index}")))
     }
 
-    /// Attaches a volume.
+    /// Whether the device of a volume was attached by the right of this identifier, and not abandoned.
+    pub fn serves(&self, volume: &str, grant: Option<&str>) -> bool {
+        attached(volume).is_some_and(|(name, index)| {
+            let is_its = grant.is_none() || name.grant.as_deref() == grant;
+            is_its && !is_abandoned(index)
+        })
+    }
+
+    /// Attaches a volume, by the right of this identifier.
     ///
     /// # Errors
     /// If no node serves it to this host, or the kernel cannot.
-    pub fn attach(&self, volume: &str) -> Result<PathBuf, Status> {
+    pub fn attach(&self, volume: &str, grant: Option<&str>) -> Result<PathBuf, Status> {
         let connected = nbd::connect(&self.reach.addresses, self.reach.tls.as_ref(), volume);
         let link = self.handle.block_on(connected).map_err(|e| {
             Status::unavailable(format!("volume '{volume}' cannot be reached: {e}"))
         })?;
         let (ours, kernels) = Socket::pair().map_err(|e| cannot("attach", volume, &e))?;
-        let name = format!("{OURS}{volume}");
-        let export = Export { backend: &name, size: link.size, flags: link.flags };
+        let name = Name { volume: volume.to_string(), grant: grant.map(str::to_string) };
+        let backend = name.to_string();
+        let export = Export { backend: &backend, size: link.size, flags: link.flags };
         let made = Netlink::open().and_then(|netlink| netlink.connect(export, kernels.as_fd()));
         let index = made.map_err(|e| cannot("attach", volume, &e))?;
-        self.serve(volume.to_string(), index, Some((ours, link)));
+        self.serve(name, index, Some((ours, link)));
         let device = PathBuf::from(format!("/dev/nbd{index}"));
         wait_for(PATIENCE, || device.exists() && self.of(volume).is_some())
             .then_some(device)
@@ -124,6 +139,22 @@ impl Devices {
         let served = self.served.lock().unwrap_or_else(PoisonError::into_inner).remove(volume);
         served.iter().for_each(|served| served.task.abort());
         Ok(())
+    }
+
+    /// Has all requests of the device of a volume fail from now on.
+    ///
+    /// # Errors
+    /// If the kernel cannot.
+    pub fn abandon(&self, volume: &str) -> Result<(), Status> {
+        let Some((name, index)) = attached(volume) else { return Ok(()) };
+        self.say_that_it_ends(volume);
+        let served = self.served.lock().unwrap_or_else(PoisonError::into_inner).remove(volume);
+        if let Some(served) = served {
+            // A connection that it is just making would revive the device.
+            served.task.abort();
+            let _ = self.handle.block_on(served.task);
+        }
+        abandon(&name, index).map_err(|e| cannot("abandon", volume, &e))
     }
 
     fn say_that_it_ends(&self, volume: &str) {
@@ -155,11 +186,11 @@ impl Devices {
     }
 
     /// Passes a device's requests on, from now on.
-    fn serve(&self, volume: String, index: u32, begun: Option<(Socket, Link)>) {
+    fn serve(&self, name: Name, index: u32, begun: Option<(Socket, Link)>) {
         let ends = Arc::new(AtomicBool::new(false));
         let renew = Arc::new(Notify::new());
-        let device =
-            Device { volume: volume.clone(), index, ends: ends.clone(), renew: renew.clone() };
+        let volume = name.volume.clone();
+        let device = Device { name, index, ends: ends.clone(), renew: renew.clone() };
         let task = self.handle.spawn(device.serve(self.reach.clone(), begun));
         let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(earlier) = served.insert(volume, Served { task, ends, renew }) {
@@ -170,7 +201,7 @@ impl Devices {
 
 /// A device, as whoever passes its requests on knows it.
 struct Device {
-    volume: String,
+    name: Name,
     index: u32,
     ends: Arc<AtomicBool>,
     renew: Arc<Notify>,
@@ -181,7 +212,7 @@ impl Device {
     async fn serve(self, reach: Reach, mut begun: Option<(Socket, Link)>) {
         let mut addresses = reach.addresses.clone();
         let mut refusals = Refusals::default();
-        while is_there(&self.volume, self.index) {
+        while is_there(&self.name, self.index) {
             if let Some((ours, link)) = begun.take() {
                 tokio::select! {
                     // Its size is asked for again.
@@ -194,7 +225,7 @@ impl Device {
                 addresses.rotate_left(1);
                 continue;
             }
-            match nbd::connect(&addresses, reach.tls.as_ref(), &self.volume).await {
+            match nbd::connect(&addresses, reach.tls.as_ref(), &self.name.volume).await {
                 Ok(link) => {
                     refusals = Refusals::default();
                     match self.reconnect(link) {
@@ -205,8 +236,7 @@ impl Device {
                 // Another node may use the volume now. Requests that wait fail, and the device ends.
                 Err(e) if refusals.are_final(&e, Instant::now()) => {
                     self.say(&format!("it is abandoned: {e}"));
-                    if let Err(e) = Netlink::open().and_then(|kernel| kernel.disconnect(self.index))
-                    {
+                    if let Err(e) = abandon(&self.name, self.index) {
                         self.say(&format!("the kernel does not release it: {e}"));
                     }
                     return;
@@ -219,7 +249,7 @@ impl Device {
     /// Gives it a new connection, when its last one has ended.
     fn reconnect(&self, link: Link) -> io::Result<(Socket, Link)> {
         let (ours, kernels) = Socket::pair()?;
-        let name = format!("{OURS}{}", self.volume);
+        let name = self.name.to_string();
         let export = Export { backend: &name, size: link.size, flags: link.flags };
         Netlink::open()?.reconnect(self.index, export, kernels.as_fd())?;
         Ok((ours, link))
@@ -232,9 +262,20 @@ impl Device {
 
     fn say(&self, what: &str) {
         if !self.ends.load(Ordering::Relaxed) {
-            eprintln!("weft-csi: volume '{}': {what}", self.volume);
+            eprintln!("weft-csi: volume '{}': {what}", self.name.volume);
         }
     }
+}
+
+/// Has all requests of a device fail from now on. The device stays while it is in use, and shows no bytes then.
+fn abandon(name: &Name, index: u32) -> io::Result<()> {
+    let kernel = Netlink::open()?;
+    kernel.disconnect(index)?;
+    // Later than that, since it waits for requests; and in vain if the device is gone.
+    if is_there(name, index) {
+        let _ = kernel.resize(index, &name.to_string(), 0);
+    }
+    Ok(())
 }
 
 /// Passes bytes on in both directions until one of them ends.
@@ -256,19 +297,57 @@ fn in_words(ended: &io::Result<u64>) -> String {
     }
 }
 
-/// The volumes that are attached, and the numbers of their devices.
-fn listed() -> Vec<(String, u32)> {
-    let entries = fs::read_dir(LISTED).into_iter().flatten().flatten();
-    let volume = |entry: fs::DirEntry| {
-        let index = entry.file_name().to_str()?.strip_prefix("nbd")?.parse().ok()?;
-        let name = fs::read_to_string(entry.path().join("backend")).ok()?;
-        Some((name.trim_end().strip_prefix(OURS)?.to_string(), index))
-    };
-    entries.filter_map(volume).collect()
+/// The name of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Name {
+    volume: String,
+    /// Identifies the right by which it was attached, if that is known.
+    grant: Option<String>,
 }
 
-fn is_there(volume: &str, index: u32) -> bool {
-    listed().iter().any(|(name, listed)| name == volume && *listed == index)
+impl Name {
+    /// Reads the name of a device that a driver has made.
+    fn read(text: &str) -> Option<Name> {
+        let text = text.trim_end().strip_prefix(OURS)?;
+        Some(match text.split_once(MARK) {
+            Some((volume, grant)) => {
+                Name { volume: volume.to_string(), grant: Some(grant.to_string()) }
+            }
+            None => Name { volume: text.to_string(), grant: None },
+        })
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{OURS}{}", self.volume)?;
+        self.grant.iter().try_for_each(|grant| write!(f, "{MARK}{grant}"))
+    }
+}
+
+/// The devices of volumes: their names and numbers.
+fn listed() -> Vec<(Name, u32)> {
+    let entries = fs::read_dir(LISTED).into_iter().flatten().flatten();
+    let device = |entry: fs::DirEntry| {
+        let index = entry.file_name().to_str()?.strip_prefix("nbd")?.parse().ok()?;
+        let name = fs::read_to_string(entry.path().join("backend")).ok()?;
+        Some((Name::read(&name)?, index))
+    };
+    entries.filter_map(device).collect()
+}
+
+/// The device of a volume.
+fn attached(volume: &str) -> Option<(Name, u32)> {
+    listed().into_iter().find(|(name, _)| name.volume == volume)
+}
+
+fn is_there(name: &Name, index: u32) -> bool {
+    listed().contains(&(name.clone(), index))
+}
+
+/// Whether a device that is there was abandoned.
+fn is_abandoned(index: u32) -> bool {
+    size_of(index) == Some(0)
 }
 
 /// The bytes that a device shows.
@@ -297,4 +376,21 @@ fn wait_for(patience: Duration, is_so: impl Fn() -> bool) -> bool {
 
 fn cannot(what: &str, volume: &str, why: &io::Error) -> Status {
     Status::internal(format!("cannot {what} volume '{volume}': {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_named_by_volume_and_right() {
+        for (text, volume, grant) in
+            [("weft-csi:v@s#0a", "v@s", Some("0a")), ("weft-csi:v", "v", None)]
+        {
+            let name = Name { volume: volume.to_string(), grant: grant.map(str::to_string) };
+            assert_eq!(Name::read(&format!("{text}\n")), Some(name.clone()));
+            assert_eq!(name.to_string(), text);
+        }
+        assert_eq!(Name::read("other:v"), None);
+    }
 }

@@ -31,8 +31,16 @@ impl Machine for Linux {
         Ok(self.0.of(volume))
     }
 
-    fn attach(&self, volume: &str) -> Result<PathBuf, Status> {
-        self.0.attach(volume)
+    fn serves(&self, volume: &str, grant: Option<&str>) -> Result<bool, Status> {
+        Ok(self.0.serves(volume, grant))
+    }
+
+    fn attach(&self, volume: &str, grant: Option<&str>) -> Result<PathBuf, Status> {
+        self.0.attach(volume, grant)
+    }
+
+    fn abandon(&self, volume: &str) -> Result<(), Status> {
+        self.0.abandon(volume)
     }
 
     fn detach(&self, volume: &str, device: &Path) -> Result<(), Status> {
@@ -142,9 +150,13 @@ fn read_begin(device: &Path) -> Result<(), Status> {
         )));
     }
     let mut begin = Vec::new();
-    let file =
+    let read =
         File::open(device).and_then(|file| file.take(SIGNATURES as u64).read_to_end(&mut begin));
-    file.map(drop).map_err(|e| cannot("read", device, &e))
+    match read {
+        Ok(0) => Err(Status::internal(format!("{} was abandoned", device.display()))),
+        Ok(_) => Ok(()),
+        Err(e) => Err(cannot("read", device, &e)),
+    }
 }
 
 /// Refuses a device with partitions or another signature: that is somebody's content.

@@ -19,11 +19,25 @@ pub trait Machine: Send + Sync + 'static {
     /// If that cannot be told.
     fn attached(&self, volume: &str) -> Result<Option<PathBuf>, Status>;
 
-    /// Attaches a volume that is not attached.
+    /// Whether the device of a volume was attached by the right of this identifier, and was not abandoned. Of an unknown
+    /// right it is believed.
+    ///
+    /// # Errors
+    /// If that cannot be told.
+    fn serves(&self, volume: &str, grant: Option<&str>) -> Result<bool, Status>;
+
+    /// Attaches a volume that is not attached, by the right of this identifier.
     ///
     /// # Errors
     /// If it cannot be reached, or no device is free.
-    fn attach(&self, volume: &str) -> Result<PathBuf, Status>;
+    fn attach(&self, volume: &str, grant: Option<&str>) -> Result<PathBuf, Status>;
+
+    /// Has all requests to the device of a volume fail from now on, also those that wait. It may be in use, and stays until
+    /// it is not.
+    ///
+    /// # Errors
+    /// If it cannot.
+    fn abandon(&self, volume: &str) -> Result<(), Status>;
 
     /// Detaches the device of a volume.
     ///

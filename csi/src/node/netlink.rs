@@ -120,6 +120,19 @@ impl Netlink {
         self.ask(RECONFIGURE, &asked.concat()).map(drop)
     }
 
+    /// Has a device show this size.
+    ///
+    /// # Errors
+    /// If it has ended, or is another.
+    pub fn resize(&self, index: u32, name: &str, size: u64) -> io::Result<()> {
+        let asked = [
+            attribute(INDEX, &index.to_ne_bytes()),
+            attribute(SIZE_BYTES, &size.to_ne_bytes()),
+            backend(name),
+        ];
+        self.ask(RECONFIGURE, &asked.concat()).map(drop)
+    }
+
     /// Ends a device.
     ///
     /// # Errors

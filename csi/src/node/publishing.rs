@@ -9,6 +9,7 @@ use tonic::Status;
 use super::machine::Machine;
 use super::staging::{require_attached, required};
 use crate::capability::Wanted;
+use crate::grants;
 use crate::proto::NodePublishVolumeRequest;
 
 /// Shows a volume at the target path.
@@ -29,6 +30,11 @@ pub fn publish(machine: &dyn Machine, asked: &NodePublishVolumeRequest) -> Resul
             )));
         }
     };
+    if !machine.serves(volume, grants::read(&asked.publish_context)?)? {
+        return Err(Status::failed_precondition(format!(
+            "volume '{volume}' is staged here by an earlier right, which this machine has lost; stage it again"
+        )));
+    }
     if let Some(there) = machine.mounted(target)? {
         return match there.reads_only == reads_only || wanted.file_system.is_none() {
             true => Ok(()),

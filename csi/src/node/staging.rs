@@ -6,6 +6,7 @@ use tonic::Status;
 
 use super::machine::Machine;
 use crate::capability::{FILE_SYSTEMS, Wanted};
+use crate::grants;
 use crate::proto::{NodeExpandVolumeRequest, NodeStageVolumeRequest};
 
 /// Attaches a volume, and mounts its file system, which is made if nothing is on the volume.
@@ -16,10 +17,7 @@ pub fn stage(machine: &dyn Machine, asked: &NodeStageVolumeRequest) -> Result<()
     let volume = required(&asked.volume_id, "volume's identifier")?;
     let at = Path::new(required(&asked.staging_target_path, "staging path")?);
     let wanted = Wanted::read(asked.volume_capability.as_ref())?;
-    let device = match machine.attached(volume)? {
-        Some(device) => device,
-        None => machine.attach(volume)?,
-    };
+    let device = attach(machine, volume, grants::read(&asked.publish_context)?)?;
     let Some(file_system) = &wanted.file_system else { return Ok(()) };
     let there = match machine.file_system(&device)? {
         Some(there) => there,
@@ -53,6 +51,38 @@ pub fn stage(machine: &dyn Machine, asked: &NodeStageVolumeRequest) -> Result<()
     match wanted.reads_only {
         true => Ok(()),
         false => machine.grow(&device, at, &there),
+    }
+}
+
+/// The device of a volume, attached by this right.
+fn attach(machine: &dyn Machine, volume: &str, grant: Option<&str>) -> Result<PathBuf, Status> {
+    if let Some(device) = machine.attached(volume)? {
+        if machine.serves(volume, grant)? {
+            return Ok(device);
+        }
+        leave(machine, volume, &device)?;
+    }
+    machine.attach(volume, grant)
+}
+
+/// Gives up the device of an earlier right. Another node may have written since. So the device is abandoned before it is
+/// unmounted: the kernel would write what it has in memory.
+fn leave(machine: &dyn Machine, volume: &str, device: &Path) -> Result<(), Status> {
+    machine.abandon(volume)?;
+    // An unmount may end other mounts, too.
+    while let Some(at) = machine.shown_at(device)?.pop() {
+        machine.unmount(&at).map_err(|e| {
+            Status::failed_precondition(format!(
+                "volume '{volume}' was attached by an earlier right, which this machine has lost, and is still in use at {}; \
+                 end the programs that use it: {}",
+                at.display(),
+                e.message()
+            ))
+        })?;
+    }
+    match machine.attached(volume)? {
+        Some(device) => machine.detach(volume, &device),
+        None => Ok(()),
     }
 }
 

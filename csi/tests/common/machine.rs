@@ -16,9 +16,21 @@ struct Shown {
     reads_only: bool,
 }
 
+/// The device of a volume.
+#[derive(Clone, Debug)]
+struct Attached {
+    device: PathBuf,
+    grant: Option<String>,
+    is_abandoned: bool,
+}
+
 #[derive(Debug, Default)]
 struct State {
-    attached: BTreeMap<String, PathBuf>,
+    attached: BTreeMap<String, Attached>,
+    /// What a program uses: it cannot be unmounted.
+    used: Option<PathBuf>,
+    /// Unmounts of devices that were not abandoned before: the kernel has written all that it had in memory.
+    written: usize,
     file_systems: BTreeMap<PathBuf, String>,
     shown: Vec<Shown>,
     formatted: usize,
@@ -56,6 +68,16 @@ impl Remembering {
         self.state.lock().unwrap().formatted
     }
 
+    /// Has a program use a path, or none.
+    pub fn use_path(&self, path: Option<PathBuf>) {
+        self.state.lock().unwrap().used = path;
+    }
+
+    /// How often the kernel has written what it had in memory of a device.
+    pub fn written(&self) -> usize {
+        self.state.lock().unwrap().written
+    }
+
     /// Whether nothing is attached or mounted.
     pub fn is_clean(&self) -> bool {
         let state = self.state.lock().unwrap();
@@ -80,15 +102,31 @@ impl Remembering {
 
 impl Machine for Remembering {
     fn attached(&self, volume: &str) -> Result<Option<PathBuf>, Status> {
-        Ok(self.state.lock().unwrap().attached.get(volume).cloned())
+        let state = self.state.lock().unwrap();
+        Ok(state.attached.get(volume).map(|attached| attached.device.clone()))
     }
 
-    fn attach(&self, volume: &str) -> Result<PathBuf, Status> {
+    fn serves(&self, volume: &str, grant: Option<&str>) -> Result<bool, Status> {
+        let state = self.state.lock().unwrap();
+        let attached = state.attached.get(volume).filter(|attached| !attached.is_abandoned);
+        Ok(attached.is_some_and(|attached| grant.is_none() || attached.grant.as_deref() == grant))
+    }
+
+    fn abandon(&self, volume: &str) -> Result<(), Status> {
+        self.step(|state| {
+            state.attached.get_mut(volume).unwrap().is_abandoned = true;
+            Ok(())
+        })
+    }
+
+    fn attach(&self, volume: &str, grant: Option<&str>) -> Result<PathBuf, Status> {
         self.step(|state| {
             assert!(!state.attached.contains_key(volume), "attached twice");
             let device = self.dir.join(format!("device-of-{volume}"));
             File::options().create(true).append(true).open(&device).unwrap();
-            state.attached.insert(volume.to_string(), device.clone());
+            let grant = grant.map(str::to_string);
+            let attached = Attached { device: device.clone(), grant, is_abandoned: false };
+            state.attached.insert(volume.to_string(), attached);
             Ok(device)
         })
     }
@@ -176,8 +214,14 @@ impl Machine for Remembering {
 
     fn unmount(&self, at: &Path) -> Result<(), Status> {
         self.step(|state| {
+            if state.used.as_deref() == Some(at) {
+                return Err(Status::internal("busy"));
+            }
             let last = state.shown.iter().rposition(|shown| shown.at == at);
-            state.shown.remove(last.expect("something is mounted there"));
+            let shown = state.shown.remove(last.expect("something is mounted there"));
+            let mut attached = state.attached.values();
+            let its = attached.find(|attached| attached.device == shown.device);
+            state.written += usize::from(its.is_some_and(|attached| !attached.is_abandoned));
             Ok(())
         })
     }
