@@ -82,7 +82,7 @@ impl Timestamp {
 
     /// The timestamp of the same originator this much later.
     pub fn later(self, by: Nanos) -> Self {
-        Timestamp(self.0.saturating_add(by / 1000 << ORIGINATOR_BITS))
+        Timestamp(self.0.saturating_add((by / 1000) << ORIGINATOR_BITS))
     }
 
     /// The clock reading, in microseconds.
