@@ -1,7 +1,7 @@
 //! Deleted volumes that are in the way of what must leave disks.
 //!
-//! A deleted volume can be brought back, so it is only forgotten where that helps: many an array has no room because no
-//! failure domain is left, and then it would be lost for nothing.
+//! A deleted volume can be brought back, so it is only forgotten where that helps: often there is no room because no failure
+//! domain is left, and then it would be lost for nothing.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use super::map::{ClusterMap, Volume};
 use super::moves::have_room;
 use crate::units::{NodeId, VolumeId};
 
-/// The deleted volume to forget so that columns have a place elsewhere: those on nodes that are given up or
-/// drained, or on these `absent` ones, which will be given up. `deleted` are those that may be forgotten, in the order in which they
-/// go. None if there is room, or would be none without all of them. Of those that it takes this is the last; asked again
-/// without it, the answer is the next.
+/// The deleted volume to forget so that columns have a place elsewhere: those on nodes that are given up or drained, or on
+/// these `absent` ones, which will be given up. `deleted` are those that may be forgotten, in the order in which they go.
+/// None if there is room, or would be none without all of them. It may take several: this is the last of the fewest, and
+/// without it the answer is the next.
 pub fn deleted_in_the_way(
     map: &ClusterMap,
     absent: &[NodeId],

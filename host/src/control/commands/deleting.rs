@@ -361,7 +361,8 @@ impl Commands<'_> {
     }
 }
 
-/// Whether a deleted volume has been kept for a day, at this time in seconds since 1970. This process has known of it for `known_for`.
+/// Whether a deleted volume has been kept for a day, at this time in seconds since 1970. This process has known of it for
+/// `known_for`.
 fn is_over(volume: &Volume, now: u64, known_for: Duration) -> bool {
     seconds_left(volume, now) == Some(0) && known_for >= KNOWN_FOR
 }

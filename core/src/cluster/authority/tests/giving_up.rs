@@ -233,7 +233,7 @@ fn a_deleted_volume_needs_nobody() {
     assert_eq!(in_the_way(&a), Some(one), "some extent had columns on both");
 }
 
-/// A map of five nodes with a volume of three columns, and deleted ones of these stripes that have room of their own.
+/// A map with a volume, and deleted ones of these numbers of stripes.
 fn with_deleted(layout: &str, nodes: u16, stripes: &[u64]) -> ClusterMap {
     let a = started(layout, nodes, 4);
     let mut map = ClusterMap::clone(a.map());
@@ -282,9 +282,6 @@ fn as_few_deleted_volumes_as_make_room_are_in_the_way() {
     while let Some(id) = deleted_in_the_way(&map, &absent, &all) {
         assert!(map.volumes.remove(&id).is_some());
         forgotten.push(id);
-        let left: Vec<VolumeId> =
-            all.into_iter().filter(|id| map.volumes.contains_key(id)).collect();
-        assert_eq!(left.len() + forgotten.len(), 3);
     }
     assert!(moves::have_room(&map, |n| n == absent[0]).is_ok(), "{forgotten:?}");
     assert!(!forgotten.is_empty() && forgotten.len() < 3, "{forgotten:?}");
