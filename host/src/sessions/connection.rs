@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use weft_core::cluster::{Access, Registrant, ReservationOutcome, Volume};
 use weft_core::node::{HostData, HostError};
-use weft_core::order::HostId;
+use weft_core::order::{HostId, PlaceError, RequestId};
 use weft_core::units::{NodeId, VolumeId};
 use weft_front::{Awaits, Service, Tls};
 
@@ -187,6 +187,9 @@ impl<P: Protocol> Connection<P> {
             }
             match next {
                 Ok(None) => return Ok(()),
+                Ok(Some(Said::Ask(asked))) if self.link.has_in_work(asked.number) => {
+                    self.refuse_reused(asked.number)?;
+                }
                 Ok(Some(Said::Ask(asked))) if !self.link.finds_memory(asked.bytes) => {
                     self.waiting = Some(asked);
                 }
@@ -203,6 +206,18 @@ impl<P: Protocol> Connection<P> {
             }
         }
         self.link.stalled = true;
+        Ok(())
+    }
+
+    /// A host has given a request the number of one that is in work. It is refused here, where the first one stays
+    /// counted: its own answer ends it.
+    fn refuse_reused(&mut self, number: u64) -> Result<(), End> {
+        let Some(host) = self.protocol.host() else {
+            return Err(self.link.failed("a request has the number of another"));
+        };
+        let reused = PlaceError::Reused(RequestId { host, number });
+        self.protocol.answer(&mut self.link.machine, number, Err(reused.into()));
+        self.link.count_memory();
         Ok(())
     }
 }
@@ -375,5 +390,132 @@ impl<P: Protocol> Session for Connection<P> {
 
     fn leave_room(&mut self, conn: usize, room: &mut Room) {
         self.link.leave_room(conn, room);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    use weft_core::cluster::ClusterMap;
+    use weft_core::layout::{Geometry, LayoutSpec};
+    use weft_front::Machine;
+    use weft_front::native::client::{Client, Event};
+    use weft_front::native::{Code, Hello, NumberedRequest, Verb};
+
+    use super::*;
+    use crate::sessions::budget::{Budget, Use};
+    use crate::sessions::native::Native;
+    use crate::socket::Stream;
+
+    const COME: Ready = Ready { readable: true, writable: true, ended: false };
+
+    /// A host, and its connection to a process with one volume.
+    struct World {
+        map: ClusterMap,
+        connection: Connection<Native>,
+        host: Client,
+        socket: UnixStream,
+    }
+
+    fn world() -> World {
+        let spec = LayoutSpec::default();
+        let geometry = Geometry::new(spec.over(3).unwrap(), 1 << 20);
+        let volume = Arc::new(Volume::new(VolumeId(1), "v", 0, &spec, geometry, Vec::new()));
+        let volumes = [(VolumeId(1), volume.clone())].into();
+        let map = ClusterMap { volumes, ..ClusterMap::default() };
+        let (ours, socket) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let arrival = Arrival {
+            stream: Stream::Unix(mio::net::UnixStream::from_std(ours)),
+            peer: String::new(),
+            node: 0,
+            memory: Use::new(&Budget::new(1 << 30)),
+            portals: Vec::new(),
+            elsewhere: Vec::new(),
+            door: Door::default(),
+            volume: None,
+            watch: None,
+        };
+        let hello =
+            Hello { from: 1, to: 1, host: 7, oldest: 1, resumes: false, volume: "v".to_string() };
+        let host = Client::new(&hello);
+        let mut world = World { map, connection: Connection::new(arrival), host, socket };
+        assert!(matches!(&world.say()[..], [Said::Attach(_)]));
+        world.connection.let_in(&volume, false, Access::Full);
+        world
+    }
+
+    impl World {
+        /// What the process takes of what the host says.
+        fn say(&mut self) -> Vec<Said> {
+            while self.host.output_len() > 0 {
+                let bytes: Vec<u8> = self.host.output().flatten().copied().collect();
+                self.socket.write_all(&bytes).unwrap();
+                self.host.sent(bytes.len());
+            }
+            let (mut said, mut room) = (Vec::new(), Room::new(1 << 30));
+            self.connection.ready(COME);
+            let exports = Exports::of(&self.map);
+            assert!(self.connection.receive(exports, &mut said, (0, &mut room)).is_ok());
+            said
+        }
+
+        fn ask(&mut self, number: u64, verb: Verb, length: u64) {
+            self.host.request(&NumberedRequest {
+                verb,
+                flags: 0,
+                number,
+                oldest: 1,
+                offset: 0,
+                length,
+                after: Vec::new(),
+                data: Vec::new().into(),
+            });
+        }
+
+        /// The answers that have reached the host.
+        fn hear(&mut self) -> Vec<(u64, Code)> {
+            use std::io::Read;
+            assert!(self.connection.send().is_ok());
+            self.socket.set_nonblocking(true).unwrap();
+            while let Ok(n) = self.socket.read(self.host.space()) {
+                self.host.filled(n);
+            }
+            self.socket.set_nonblocking(false).unwrap();
+            let mut answers = Vec::new();
+            while let Some(event) = self.host.poll().unwrap() {
+                if let Event::Answer(answer) = event {
+                    answers.push((answer.number, answer.code));
+                }
+            }
+            answers
+        }
+    }
+
+    /// Otherwise a host could have any number of reads in work, and their answers in memory.
+    #[test]
+    fn a_request_with_the_number_of_another_ends_nothing() {
+        let mut w = world();
+        w.ask(1, Verb::Read, 8 << 20);
+        w.ask(1, Verb::Flush, 0);
+        w.ask(2, Verb::Read, 8 << 20);
+        w.ask(3, Verb::Read, 8 << 20);
+        let mut taken = Vec::new();
+        for said in w.say() {
+            let Said::Ask(asked) = said else { panic!("it only asks") };
+            if taken.contains(&asked.number) {
+                // So does what knows of all requests of the host.
+                let reused = PlaceError::Reused(RequestId { host: HostId(7), number: 1 });
+                w.connection.answer(asked.number, Err(reused.into()));
+            }
+            taken.push(asked.number);
+        }
+        assert!(w.connection.link.is_full(), "16 MiB are in work");
+        assert_eq!(taken, [1, 2]);
+        assert_eq!(w.hear(), [(1, Code::Reused)]);
+        w.connection.answer(1, Ok(HostData::Done));
+        assert!(!w.connection.link.is_full() && w.connection.link.has_in_work(2));
     }
 }

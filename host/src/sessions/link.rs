@@ -103,9 +103,15 @@ impl<M: Service> Link<M> {
 
     /// A request of so many bytes is in work.
     pub(crate) fn begun(&mut self, request: u64, bytes: u64) {
+        debug_assert!(!self.has_in_work(request), "an answer ends one request");
         self.bytes += bytes;
         self.bytes -= self.in_work.insert(request, bytes).unwrap_or(0);
         self.count_memory();
+    }
+
+    /// Whether a request of this number is in work.
+    pub(crate) fn has_in_work(&self, request: u64) -> bool {
+        self.in_work.contains_key(&request)
     }
 
     /// Its requests in work, and answers that are not sent, count as used.
