@@ -439,26 +439,20 @@ impl Requests {
         let spent = engine.take_spent(number);
         let mut pending = self.pending.remove(&number)?;
         pending.course.answered(spent);
-        if pending.job.first_flush && result.is_ok() {
-            pending.job.first_flush = false;
-            self.issue(engine, pending);
-            return None;
-        }
         let result = match result {
-            // It may be permitted nevertheless. Some of it may have been done before.
-            Err(HostError::Outdated) if pending.owner.is_some() && !pending.left => {
-                if pending.job.place.is_none() {
-                    pending.again = true;
-                    pending.tried_until = engine.map().epoch.saturating_sub(1);
-                    let version = reservations_of(engine.map(), pending.job.volume);
-                    match version > pending.permitted {
-                        true => self.issue(engine, pending),
-                        // The node has a later map than this process.
-                        false => self.parked.push(pending),
-                    }
+            // Its host may ask for it again: it would begin late.
+            Ok(_) if pending.job.first_flush && pending.left => Err(HostError::Gone),
+            Ok(_) if pending.job.first_flush => {
+                pending.job.first_flush = false;
+                self.issue(engine, pending);
+                return None;
+            }
+            Err(HostError::Outdated) if pending.owner.is_some() => {
+                // Where it has a place it needs another name: the sequencer takes each once.
+                if !pending.left && pending.job.place.is_none() {
+                    self.permit_again(engine, pending);
                     return None;
                 }
-                // It needs another name: the sequencer takes each once.
                 Err(HostError::Gone)
             }
             result => result,
@@ -473,6 +467,19 @@ impl Requests {
         }
         let Pending { job: Job { volume, .. }, node, course, .. } = pending;
         Some(Finished { owner, volume, node, course, result })
+    }
+
+    /// A request was permitted by reservations that have changed since, and may be permitted by the new ones. Some of it may
+    /// have been done before.
+    fn permit_again(&mut self, engine: &mut Engine, mut pending: Pending) {
+        pending.again = true;
+        pending.tried_until = engine.map().epoch.saturating_sub(1);
+        let version = reservations_of(engine.map(), pending.job.volume);
+        match version > pending.permitted {
+            true => self.issue(engine, pending),
+            // The node has a later map than this process.
+            false => self.parked.push(pending),
+        }
     }
 
     /// Gives what a node that stopped had in work to others.

@@ -335,3 +335,34 @@ fn what_a_host_has_left_behind_is_given_to_no_other_node() {
         assert_eq!(nodes, if left { vec![] } else { vec![2] });
     }
 }
+
+/// A write of a host that numbers its requests, which has left since it began.
+fn left_behind(w: &mut World, first_flush: bool) -> u64 {
+    let owner = Owner::Host { host: HostId(7), number: 1 };
+    let op = HostOp::Write(0, Buffer::from(vec![1; 4096]));
+    let job = Job { first_flush, ..Job::new(VOLUME, op, false) };
+    w.requests.submit(&mut w.engine, owner, 1, job);
+    w.requests.leave(&mut w.engine, HostId(7), Leave::ForGood);
+    w.requests.next - 1
+}
+
+/// It is asked for again, with the outcome of the first attempt, if its host comes back.
+#[test]
+fn what_a_host_has_left_behind_does_not_fail_because_reservations_changed() {
+    let mut w = world();
+    let number = left_behind(&mut w, false);
+    let answer = (number, Err(HostError::Outdated));
+    let finished = w.requests.finish(&mut w.engine, answer).unwrap();
+    assert_eq!(finished.result.err(), Some(HostError::Gone));
+}
+
+#[test]
+fn what_a_host_has_left_behind_is_not_begun_after_its_flush() {
+    let mut w = world();
+    let number = left_behind(&mut w, true);
+    let answer = (number, Ok(HostData::Done));
+    let finished = w.requests.finish(&mut w.engine, answer);
+    assert!(w.requests.pending.is_empty(), "the write has not begun");
+    assert_eq!(finished.unwrap().result.err(), Some(HostError::Gone));
+    assert!(w.requests.claims.is_free(&Claim::of(VOLUME, &everything()).unwrap()));
+}
