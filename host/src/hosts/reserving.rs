@@ -25,7 +25,7 @@ use crate::durable::random;
 use crate::engine::Engine;
 use crate::reserving::Reserving;
 
-/// How long a change is asked for again that could not be made: the leading process may have changed.
+/// How long a host waits for a change. One that could not be made is asked for again: the leading process may have changed.
 const PATIENCE: Duration = Duration::from_secs(8);
 
 /// How long until then.
@@ -52,6 +52,8 @@ struct Waiting {
     question: Vec<u8>,
     since: Instant,
     state: State,
+    /// It has been asked for at least once, so that it may be made whatever was answered.
+    was_asked: bool,
     /// Its session is over: if it is not made now, it is not asked for again.
     left: bool,
 }
@@ -65,6 +67,9 @@ enum State {
     /// The map of this epoch, or a later one, has the change.
     Made(Epoch),
 }
+
+/// A result, the connection that waits for it, and its number for the request.
+type Told = (Result<ReservationOutcome, HostError>, (usize, u64));
 
 /// A host that asks for the registrants.
 struct Asking {
@@ -94,8 +99,18 @@ impl Reservings {
         let question = serde_json::to_vec(&question).expect("a question has words for all it says");
         let state = State::ToAsk(since);
         self.pass(since);
-        let left = false;
-        self.changes.push(Waiting { asker, peer, volume, stamp, question, since, state, left });
+        let (left, was_asked) = (false, false);
+        self.changes.push(Waiting {
+            asker,
+            peer,
+            volume,
+            stamp,
+            question,
+            since,
+            state,
+            was_asked,
+            left,
+        });
     }
 
     /// The holds in a map whose sessions are over. This process knows its own sessions, and of others whether they are up.
@@ -171,7 +186,7 @@ impl Reservings {
                 }
             }
             let (answer, answers) = channel();
-            waiting.state = State::Asked(answers);
+            (waiting.state, waiting.was_asked) = (State::Asked(answers), true);
             let (question, peer) = (waiting.question.clone(), waiting.peer.clone());
             Some(Question { question, answer, peer })
         };
@@ -182,6 +197,26 @@ impl Reservings {
         questions
     }
 
+    /// The results that are known by now, for those who wait for them.
+    fn step(&mut self, map: &ClusterMap, now: Instant) -> Vec<Told> {
+        let mut told = Vec::new();
+        let Reservings { changes, holds, looked, .. } = self;
+        changes.retain_mut(|waiting| {
+            let result = waiting.step(map, now);
+            let is_over = result.is_some() || waiting.is_given_up();
+            if matches!(result, Some(Err(_))) {
+                give_up_hold(holds, waiting, map);
+            }
+            told.extend(result.zip(waiting.asker));
+            // If the hold has not ended, another question follows.
+            if is_over && waiting.asker.is_none() {
+                *looked = None;
+            }
+            !is_over
+        });
+        told
+    }
+
     /// When the next is asked for, perhaps again.
     pub(super) fn due(&self) -> Option<Duration> {
         let now = Instant::now();
@@ -190,7 +225,8 @@ impl Reservings {
         let wait = self.wait(now).max(least);
         let due = self.changes.iter().filter_map(|waiting| match waiting.state {
             State::ToAsk(at) => Some(at.saturating_duration_since(now).max(wait)),
-            State::Asked(_) | State::Made(_) => None,
+            State::Asked(_) => Some((waiting.since + PATIENCE).saturating_duration_since(now)),
+            State::Made(_) => None,
         });
         due.chain(self.askings.first().map(|_| AGAIN)).min()
     }
@@ -266,18 +302,7 @@ impl Hosts {
         self.reservings.pace.divide(1 + others);
         self.reservings.pass(Instant::now());
         let map = engine.map();
-        let (mut told, mut looks_again) = (Vec::new(), false);
-        self.reservings.changes.retain_mut(|waiting| {
-            let result = waiting.step(map);
-            let is_over = result.is_some() || waiting.is_given_up();
-            told.extend(result.zip(waiting.asker));
-            // If the hold has not ended, another question follows.
-            looks_again |= is_over && waiting.asker.is_none();
-            !is_over
-        });
-        if looks_again {
-            self.reservings.looked = None;
-        }
+        let told = self.reservings.step(map, Instant::now());
         let any = !told.is_empty();
         if any {
             // What they know is as new as what they are told.
@@ -315,25 +340,17 @@ impl Waiting {
         self.left && matches!(self.state, State::ToAsk(_))
     }
 
-    /// The result, if it is known.
-    fn step(&mut self, map: &ClusterMap) -> Option<Result<ReservationOutcome, HostError>> {
+    /// The result, if it is known, or if the host has waited for long enough.
+    fn step(
+        &mut self,
+        map: &ClusterMap,
+        now: Instant,
+    ) -> Option<Result<ReservationOutcome, HostError>> {
         let Some(volume) = map.volumes.get(&self.volume) else {
             return Some(Err(HostError::NoVolume));
         };
-        if let State::Asked(answers) = &self.state {
-            let answer = match next_answer(answers) {
-                Ok(answer) => answer,
-                Err(TryRecvError::Empty) => return None,
-                // Whoever was to answer is gone.
-                Err(TryRecvError::Disconnected) => Value::Null,
-            };
-            match (answer["ok"].as_bool(), answer["epoch"].as_u64()) {
-                (Some(true), Some(epoch)) => match unchanged(&answer) {
-                    Some(outcome) => return Some(Ok(outcome)),
-                    None => self.state = State::Made(epoch),
-                },
-                _ => self.state = State::ToAsk(Instant::now() + AGAIN),
-            }
+        if let Some(outcome) = self.take_answer(now) {
+            return Some(Ok(outcome));
         }
         match (volume.reservations.outcome(self.stamp), &self.state) {
             (Some(outcome), _) => Some(Ok(outcome)),
@@ -341,9 +358,42 @@ impl Waiting {
             (None, State::Made(epoch)) if *epoch > map.epoch => None,
             // Later changes have displaced its outcome.
             (None, State::Made(_)) => Some(Err(HostError::OutcomeUnknown)),
-            (None, _) if self.since.elapsed() >= PATIENCE => Some(Err(HostError::NotServing)),
-            (None, _) => None,
+            (None, _) if now.duration_since(self.since) < PATIENCE => None,
+            // It may have been made, or may be yet.
+            (None, _) if self.was_asked => Some(Err(HostError::OutcomeUnknown)),
+            (None, _) => Some(Err(HostError::NotServing)),
         }
+    }
+
+    /// Takes an answer of the leading process, if it has come. Returns the outcome, if the answer says that.
+    fn take_answer(&mut self, now: Instant) -> Option<ReservationOutcome> {
+        let State::Asked(answers) = &self.state else { return None };
+        let answer = match next_answer(answers) {
+            Ok(answer) => answer,
+            Err(TryRecvError::Empty) => return None,
+            // Whoever was to answer is gone.
+            Err(TryRecvError::Disconnected) => Value::Null,
+        };
+        match (answer["ok"].as_bool(), answer["epoch"].as_u64()) {
+            (Some(true), Some(epoch)) => match unchanged(&answer) {
+                Some(outcome) => return Some(outcome),
+                None => self.state = State::Made(epoch),
+            },
+            _ => self.state = State::ToAsk(now + AGAIN),
+        }
+        None
+    }
+}
+
+/// A session has been told that a change of it failed. If that is a hold, and it is made after all, it is nobody's and ends;
+/// unless the session has the volume already and has only asked again.
+fn give_up_hold(holds: &mut Vec<(usize, u64)>, waiting: &Waiting, map: &ClusterMap) {
+    let volume = map.volumes.get(&waiting.volume);
+    let made = volume.and_then(|v| v.reservations.hold.as_ref()).map(|hold| hold.stamp);
+    let conn = waiting.asker.map(|(conn, _)| conn);
+    let has_one = holds.iter().any(|(of, stamp)| Some(*of) == conn && Some(*stamp) == made);
+    if !has_one {
+        holds.retain(|(_, stamp)| *stamp != waiting.stamp);
     }
 }
 
@@ -378,16 +428,18 @@ mod tests {
         assert_eq!(of_reader(&clear), Err(HostError::ReadOnly));
     }
 
-    #[test]
-    fn a_hold_ends_with_its_session_and_with_its_process() {
+    /// A map with a volume that a session has to itself.
+    fn map(port: u16, stamp: u64) -> ClusterMap {
         let spec = LayoutSpec::default();
         let geometry = Geometry::new(spec.over(3).unwrap(), 4096);
-        let map = |port: u16, stamp: u64| {
-            let mut volume = Volume::new(VolumeId(1), "v", 0, &spec, geometry.clone(), Vec::new());
-            let who = Registrant { host: "a".into(), port };
-            volume.reservations.hold = Some(Hold { who, stamp });
-            ClusterMap { volumes: [(VolumeId(1), volume.into())].into(), ..ClusterMap::default() }
-        };
+        let mut volume = Volume::new(VolumeId(1), "v", 0, &spec, geometry, Vec::new());
+        let who = Registrant { host: "a".into(), port };
+        volume.reservations.hold = Some(Hold { who, stamp });
+        ClusterMap { volumes: [(VolumeId(1), volume.into())].into(), ..ClusterMap::default() }
+    }
+
+    #[test]
+    fn a_hold_ends_with_its_session_and_with_its_process() {
         let mut reservings = Reservings { holds: vec![(7, 70), (8, 80)], ..Reservings::default() };
         let ended = |reservings: &mut Reservings, port, stamp, up| {
             !reservings.ended_holds(&map(port, stamp), NodeId(0), |_| up).is_empty()
@@ -486,5 +538,54 @@ mod tests {
         assert!(reservings.due().is_some_and(|due| due >= AGAIN), "nobody spins");
         let later = now + PATIENCE - Duration::from_secs(1);
         assert_eq!(reservings.take_questions(later).len(), 1);
+    }
+
+    /// The leading process may be cut off, and may make the change later.
+    #[test]
+    fn a_change_that_was_asked_for_is_not_said_to_be_undone() {
+        let (map, late) = (map(1, 70), Duration::from_secs(9));
+        let mut reservings = Reservings::default();
+        let ask = |reservings: &mut Reservings, stamp| {
+            reservings.ask(Some((7, stamp)), String::new(), &reset(1, stamp));
+        };
+        ask(&mut reservings, 1);
+        let now = Instant::now();
+        let unanswered = reservings.take_questions(now);
+        assert!(reservings.step(&map, now + AGAIN).is_empty());
+        let told = reservings.step(&map, now + late);
+        assert_eq!(told, [(Err(HostError::OutcomeUnknown), (7, 1))], "whether answered or not");
+        drop(unanswered);
+        ask(&mut reservings, 2);
+        for question in reservings.take_questions(Instant::now()) {
+            let answer = br#"{"ok":false,"error":"the request may or may not have been done"}"#;
+            question.answer.send(answer.to_vec()).unwrap();
+        }
+        assert!(reservings.step(&map, Instant::now()).is_empty(), "it is asked for again");
+        assert!(reservings.changes.iter().all(|c| matches!(c.state, State::ToAsk(_))));
+        let told = reservings.step(&map, Instant::now() + late);
+        assert_eq!(told, [(Err(HostError::OutcomeUnknown), (7, 2))]);
+        ask(&mut reservings, 3);
+        let told = reservings.step(&map, Instant::now() + late);
+        assert_eq!(told, [(Err(HostError::NotServing), (7, 3))], "it was never asked for");
+        assert!(reservings.changes.is_empty());
+    }
+
+    /// Its host does not count on it. One that has the volume already, and asks again, does.
+    #[test]
+    fn a_hold_that_is_made_after_its_host_was_answered_ends() {
+        let late = Duration::from_secs(9);
+        for renews in [false, true] {
+            let mut reservings = Reservings { holds: vec![(7, 71)], ..Reservings::default() };
+            reservings.holds.extend(renews.then_some((7, 70)));
+            let who = Registrant { host: "a".into(), port: 1 };
+            let action = ReservationAction::Hold;
+            let change = ReservationChange { volume: VolumeId(1), who, action, stamp: 71 };
+            reservings.ask(Some((7, 1)), String::new(), &change);
+            let _unanswered = reservings.take_questions(Instant::now());
+            let told = reservings.step(&map(1, 70), Instant::now() + late);
+            assert_eq!(told, [(Err(HostError::OutcomeUnknown), (7, 1))]);
+            let made = map(1, 71);
+            assert_eq!(reservings.ended_holds(&made, NodeId(0), |_| true).is_empty(), renews);
+        }
     }
 }
