@@ -269,6 +269,7 @@ fn has_hung_up(stream: &UnixStream) -> bool {
 mod tests {
     use std::net::Shutdown;
 
+    use weft_core::order::HostId;
     use weft_core::units::VolumeId;
 
     use super::*;
@@ -335,6 +336,15 @@ mod tests {
         assert!(control.send(None));
         control.hang_up();
         assert!(!control.send(None));
+    }
+
+    #[test]
+    fn a_host_that_nobody_waits_for_any_more_is_not_waited_for() {
+        let mut control = ControlConnection::asking(Line::Process(NodeId(1), 7), b"{}".to_vec());
+        control.wait = Some(Wait::HostLeft(HostId(7), 1));
+        assert!(control.send(None));
+        control.hang_up();
+        assert!(!control.send(None), "it would end a later stay of the host");
     }
 
     #[test]

@@ -55,7 +55,7 @@ use crate::limits::Limits;
 use crate::log::{Log, Sparing};
 use crate::sessions::connections::Connections;
 use crate::sessions::link::End;
-use crate::sessions::numbered::NumberedHosts;
+use crate::sessions::numbered::{Departure, NumberedHosts};
 use crate::sessions::{Parting, Said, Session};
 use crate::socket::Ready;
 use crate::status::VolumeLatency;
@@ -343,9 +343,14 @@ impl Hosts {
         }
     }
 
-    /// Which requests of a host that was sent away were done, once none is in work any more.
-    pub(crate) fn take_leave(&mut self, host: HostId) -> Option<Vec<u64>> {
-        self.numbered.take_leave(host)
+    /// Which stay of a host at this process is the latest.
+    pub(crate) fn stay(&self, host: HostId) -> u64 {
+        self.numbered.stay(host)
+    }
+
+    /// What became of a host that was sent away during this stay.
+    pub(crate) fn take_leave(&mut self, host: HostId, stay: u64) -> Departure {
+        self.numbered.take_leave(host, stay)
     }
 
     /// How many stand in the way of one that wants a volume for itself at the process `asker`; this is `us`.

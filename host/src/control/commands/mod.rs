@@ -51,6 +51,7 @@ use crate::holder::Holder;
 use crate::hosts::Hosts;
 use crate::hosts::requests::Job;
 use crate::policy;
+use crate::sessions::numbered::Departure;
 
 pub(crate) use deleting::{forgettable, is_half_sized, seconds_left, time_of_day};
 pub(crate) use schedules::Due;
@@ -450,7 +451,20 @@ impl Commands<'_> {
             return Outcome::Answer(ok(json!({ "anothers": true })));
         }
         self.hosts.send_away(self.engine, host);
-        Outcome::Wait(Wait::HostLeft(host))
+        self.check_host_left(host, self.hosts.stay(host))
+    }
+
+    /// Whether a host that was sent away during this stay has left, so that its outcomes are known.
+    fn check_host_left(&mut self, host: HostId, stay: u64) -> Outcome {
+        match self.hosts.take_leave(host, stay) {
+            Departure::InProgress => Outcome::Wait(Wait::HostLeft(host, stay)),
+            Departure::Left(done) => Outcome::Answer(ok(json!({ "done": done }))),
+            Departure::Returned => {
+                let mut answer = error("the host has come back to this process");
+                answer["returned"] = json!(true);
+                Outcome::Answer(answer)
+            }
+        }
     }
 
     fn submit(&mut self, conn: usize, volume: VolumeId, op: HostOp) {
@@ -530,10 +544,7 @@ impl Commands<'_> {
             Wait::Sealing(name, secrets) => self.check_sealing(name, secrets),
             Wait::Reserved(..) => self.check_reserved(wait),
             Wait::Forgotten(request, tickets) => self.check_forgotten(conn, request, tickets),
-            Wait::HostLeft(host) => Ok(match self.hosts.take_leave(host) {
-                Some(done) => Outcome::Answer(ok(json!({ "done": done }))),
-                None => Outcome::Wait(Wait::HostLeft(host)),
-            }),
+            Wait::HostLeft(host, stay) => Ok(self.check_host_left(host, stay)),
             Wait::Quiet(since) if self.is_quiet_since(since) => Ok(Outcome::Answer(ok(json!({})))),
             Wait::Leader(request, handed_on, since) | Wait::Parting(request, handed_on, since) => {
                 Ok(self.take_up(conn, *request, handed_on, since))

@@ -102,8 +102,8 @@ pub(crate) enum Wait {
     Kept(VolumeId, Option<String>, Ticket),
     /// The map does not hold the volume any more.
     VolumeGone(VolumeId, Ticket),
-    /// Nothing of the host is in work any more.
-    HostLeft(HostId),
+    /// Nothing of the host is in work any more, which was to leave during this stay.
+    HostLeft(HostId, u64),
     /// Parity of a volume that waits has been computed.
     Refresh(String),
     /// What of a volume is lost has been listed, or accepted; and the next step of that.
@@ -186,6 +186,7 @@ impl Wait {
             | Wait::LookAt(_)
             | Wait::Differing(_)
             | Wait::DiffOn(_)
+            | Wait::HostLeft(..)
             | Wait::Elsewhere(_) => true,
             Wait::Surveying(survey) | Wait::LookOn(survey) => !survey.hidden,
             _ => false,

@@ -24,6 +24,7 @@
 //!
 //! No I/O and no clock here: the reactor says what time it is and does what comes of it.
 
+mod leaving;
 mod names;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +33,7 @@ use std::time::{Duration, Instant};
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::order::{HostId, PlaceError, RequestId};
 
+pub(crate) use leaving::Departure;
 use names::Names;
 
 use crate::holder::Holder;
@@ -153,6 +155,10 @@ struct NumberedHost {
     left: Instant,
     /// It said that it will not come back: it is forgotten when nothing of it is in work.
     for_good: bool,
+    /// Another process has asked for its outcomes, which are kept.
+    has_left: bool,
+    /// Counts up whenever a host is let in here.
+    stay: u64,
     oldest: u64,
     requests: BTreeMap<u64, State>,
     /// Of a request: those held that wait for it.
@@ -166,6 +172,8 @@ struct NumberedHost {
 #[derive(Default)]
 pub(crate) struct NumberedHosts {
     hosts: BTreeMap<HostId, NumberedHost>,
+    /// How often hosts have been let in.
+    stays: u64,
 }
 
 impl NumberedHosts {
@@ -191,19 +199,23 @@ impl NumberedHosts {
     ) -> bool {
         debug_assert!(!self.is_anothers(host, &holder, now), "it has been refused");
         self.forget_old(now);
-        let remembered = self.hosts.contains_key(&host);
+        let remembered = self.is_here(host);
+        self.stays += 1;
         let session = self.hosts.entry(host).or_insert_with(|| NumberedHost {
             holder,
             conn: None,
             left: now,
             for_good: false,
+            has_left: false,
+            stay: 0,
             oldest: 1,
             requests: BTreeMap::new(),
             followers: BTreeMap::new(),
             unissued: BTreeMap::new(),
             names: Names::new(host),
         });
-        (session.conn, session.for_good) = (Some(conn), false);
+        (session.conn, session.stay) = (Some(conn), self.stays);
+        (session.for_good, session.has_left) = (false, false);
         remembered
     }
 
@@ -237,27 +249,6 @@ impl NumberedHosts {
     fn forget_if_over(&mut self, host: HostId) {
         if self.hosts.get(&host).is_some_and(|s| s.for_good && s.is_idle()) {
             self.hosts.remove(&host);
-        }
-    }
-
-    /// A host is at another process now. Once none of its requests is in progress here, the outcomes that it may not
-    /// have received; it is not remembered here any more.
-    pub(crate) fn take_leave(&mut self, host: HostId) -> Option<Vec<u64>> {
-        let Some(session) = self.hosts.get(&host) else { return Some(Vec::new()) };
-        if session.conn.is_some() || !session.is_idle() {
-            return None;
-        }
-        let session = self.hosts.remove(&host)?;
-        let done = |(n, state): (&u64, &State)| matches!(state, State::Done).then_some(*n);
-        Some(session.requests.iter().filter_map(done).collect())
-    }
-
-    /// A host has come from another process, where these were done.
-    pub(crate) fn adopt(&mut self, host: HostId, done: &[u64]) {
-        if let Some(session) = self.hosts.get_mut(&host) {
-            for number in done {
-                session.requests.entry(*number).or_insert(State::Done);
-            }
         }
     }
 

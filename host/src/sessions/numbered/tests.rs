@@ -330,12 +330,13 @@ fn a_host_takes_with_it_what_was_done() {
     (1..=3).for_each(|n| w.take(ask(n, &[])));
     w.finish(1, DONE);
     w.finish(2, Err(HostError::TooManyLost));
-    assert_eq!(w.hosts.take_leave(HOST), None, "it is connected");
+    let stay = w.hosts.stay(HOST);
+    assert_eq!(w.hosts.take_leave(HOST, stay), Departure::InProgress, "it is connected");
     w.hosts.lose(HOST, 1, w.now);
-    assert_eq!(w.hosts.take_leave(HOST), None, "3 is in work");
+    assert_eq!(w.hosts.take_leave(HOST, stay), Departure::InProgress, "3 is in work");
     w.finish(3, Err(HostError::Gone));
-    let done = w.hosts.take_leave(HOST).unwrap();
-    assert_eq!((&done[..], w.hosts.take_leave(HOST)), (&[1][..], Some(vec![])));
+    let Departure::Left(done) = w.hosts.take_leave(HOST, stay) else { panic!("it has left") };
+    assert_eq!(done, [1]);
 
     let mut there = world();
     there.hosts.adopt(HOST, &done);
@@ -343,6 +344,48 @@ fn a_host_takes_with_it_what_was_done() {
         there.take(Ask { again: true, ..ask(n, &[]) });
     }
     assert_eq!((&there.begun[..], &there.answered[..]), (&[2, 3][..], &[(1, Ok(()))][..]));
+}
+
+/// The process that asked first may not let the host in, so that another asks, or the host comes back.
+#[test]
+fn what_was_done_is_known_here_after_its_host_has_left() {
+    let mut w = world();
+    w.take(ask(1, &[]));
+    w.take(ask(2, &[]));
+    w.finish(1, DONE);
+    w.finish(2, Err(HostError::TooManyLost));
+    w.hosts.lose(HOST, 1, w.now);
+    let stay = w.hosts.stay(HOST);
+    for _ in 0..2 {
+        assert_eq!(w.hosts.take_leave(HOST, stay), Departure::Left(vec![1]));
+    }
+    let web = Holder { name: Some("web".into()), volume: 0 };
+    assert!(w.hosts.is_anothers(HOST, &web, w.now), "its number stays its own");
+    assert!(!w.hosts.is_here(HOST) && !w.hosts.arrive(HOST, 2, HOLDER, w.now));
+    assert!(w.hosts.is_here(HOST));
+    w.take(Ask { again: true, ..ask(1, &[]) });
+    w.take(Ask { again: true, ..ask(2, &[]) });
+    assert_eq!(w.answered.last(), Some(&(1, Ok(()))));
+    assert_eq!(w.begun, [1, 2, 2], "what failed here may be done elsewhere");
+    w.finish(2, DONE);
+    w.hosts.lose(HOST, 2, w.now);
+    w.now += 2 * REMEMBERED;
+    assert!(!w.hosts.is_anothers(HOST, &web, w.now), "not for ever");
+}
+
+#[test]
+fn a_host_that_has_come_back_is_not_let_go_for_an_earlier_question() {
+    let mut w = world();
+    w.take(ask(1, &[]));
+    w.finish(1, Err(HostError::TooManyLost));
+    let stay = w.hosts.stay(HOST);
+    assert!(w.come_back(2));
+    assert_eq!(w.hosts.take_leave(HOST, stay), Departure::Returned);
+    w.hosts.lose(HOST, 2, w.now);
+    assert_eq!(w.hosts.take_leave(HOST, stay), Departure::Returned);
+    assert!(w.hosts.arrive(HOST, 3, HOLDER, w.now), "it is remembered");
+    w.take(Ask { again: true, ..ask(1, &[]) });
+    assert_eq!(w.begun, [1], "what failed is known");
 }
 
 /// Numbers are no secret.
