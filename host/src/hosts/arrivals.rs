@@ -5,6 +5,9 @@
 //! to it, has nothing of it in work any more, and has said what was done. So nothing that the host asked
 //! there can happen after what it asks here, and nothing is done twice.
 //!
+//! **A new one**, whose number is unknown here, is another process's to refuse if the number is another host's there.
+//! It has asked for nothing yet, so it does not wait for a process that is slow.
+//!
 //! **One that wants a volume for one host at a time** (`ordering=none`) must be the only one. It
 //! *applies*: its process marks it, and then asks all others how many use the volume there or apply
 //! for it. Of two that apply at the same time the one at the process with the lower number is let in:
@@ -14,7 +17,7 @@
 //! A process that does not answer is waited for until the map says that its nodes are down: then it
 //! has no lease, and what was in work there has been settled before anything later.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -27,6 +30,9 @@ use crate::sessions::Attach;
 
 /// How long a host waits to be let in, before it is sent to another process.
 const PATIENCE: Duration = Duration::from_secs(8);
+
+/// How long a new host waits for processes that may know its number as another's, before it is let in without their answers.
+const PATIENCE_FOR_NEW: Duration = Duration::from_secs(1);
 
 /// How long until a process is asked again that could not be.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -46,6 +52,8 @@ pub(crate) enum Refusal {
     Taken(String),
     /// A process has not answered.
     Unanswered(NodeId),
+    /// It has gone back to this process.
+    Returned(NodeId),
     /// Its number is another's.
     Anothers,
 }
@@ -58,6 +66,8 @@ struct Arrival {
     since: Instant,
     /// The processes that have not answered, and the number of the question, once it is asked.
     waits: BTreeMap<NodeId, Option<u64>>,
+    /// Those of an earlier version among them. They know numbers alone, and are asked without the holder.
+    earlier: BTreeSet<NodeId>,
     refusal: Option<Refusal>,
 }
 
@@ -67,18 +77,82 @@ impl Arrival {
             && self.refusal.is_none()
     }
 
+    /// Whether it is a new host, which has nothing in progress anywhere and applies for nothing.
+    fn is_new(&self) -> bool {
+        matches!(self.question, ControlRequest::HostLeave { .. }) && !self.applicant.attach.resumes
+    }
+
     fn is_decided(&self, now: Instant) -> bool {
-        let late = now.duration_since(self.since) >= PATIENCE;
+        let patience = if self.is_new() { PATIENCE_FOR_NEW } else { PATIENCE };
+        let late = now.duration_since(self.since) >= patience;
         self.refusal.is_some() || self.waits.is_empty() || late
     }
 
     fn result(&self) -> Result<Option<VolumeId>, Refusal> {
-        match (&self.refusal, self.waits.keys().next(), &self.question) {
+        let missing = self.waits.keys().next().filter(|_| !self.is_new());
+        match (&self.refusal, missing, &self.question) {
             (Some(refusal), ..) => Err(refusal.clone()),
             (None, Some(node), _) => Err(Refusal::Unanswered(*node)),
             (None, None, ControlRequest::WriterComes { volume, .. }) => Ok(Some(VolumeId(*volume))),
             (None, None, _) => Ok(None),
         }
+    }
+
+    /// The question for a process, in words that it knows.
+    fn question_for(&self, node: NodeId) -> Vec<u8> {
+        let question = match self.question {
+            ControlRequest::HostLeave { host, .. } if self.earlier.contains(&node) => {
+                &ControlRequest::HostLeave { host, holder: None }
+            }
+            _ => &self.question,
+        };
+        serde_json::to_vec(question).expect("a request can be written")
+    }
+
+    /// Asks the processes that have not been asked.
+    fn ask(&mut self, mut ask: impl FnMut(NodeId, &[u8]) -> Option<u64>) {
+        let unasked = self.waits.iter().filter(|(_, asked)| asked.is_none());
+        for node in unasked.map(|(node, _)| *node).collect::<Vec<_>>() {
+            let asked = ask(node, &self.question_for(node));
+            self.waits.insert(node, asked);
+        }
+    }
+
+    /// The questions without an answer.
+    fn unanswered(&self) -> impl Iterator<Item = (NodeId, u64)> {
+        self.waits.iter().filter_map(|(node, asked)| asked.map(|number| (*node, number)))
+    }
+
+    /// A process has answered with an error.
+    fn refused(&mut self, node: NodeId, answer: &Value) {
+        self.waits.insert(node, None);
+        if answer["returned"] == true {
+            self.refusal = Some(Refusal::Returned(node));
+        }
+        if answer["error"].as_str().is_some_and(|e| e.contains("`holder`")) {
+            self.earlier.insert(node);
+            if self.is_new() {
+                // Without the holder it would send away whoever has the number.
+                self.waits.remove(&node);
+            }
+        }
+    }
+
+    /// A process has answered.
+    fn answered(&mut self, node: NodeId, answer: &Value) {
+        if answer["ok"] != true {
+            return self.refused(node, answer);
+        }
+        let more = answer["done"].as_array().into_iter().flatten();
+        self.applicant.done.extend(more.filter_map(Value::as_u64));
+        if answer["writers"].as_u64().is_some_and(|n| n > 0) {
+            let why = format!("a host at the process of node {} uses it", node.0);
+            self.refusal = Some(Refusal::Taken(why));
+        }
+        if answer["anothers"] == true {
+            self.refusal = Some(Refusal::Anothers);
+        }
+        self.waits.remove(&node);
     }
 }
 
@@ -93,10 +167,14 @@ pub(crate) struct Arrived {
 
 /// The hosts that wait to be let in.
 #[derive(Default)]
-pub(crate) struct Arrivals(Vec<Arrival>);
+pub(crate) struct Arrivals {
+    all: Vec<Arrival>,
+    /// Questions whose answers nobody waits for any more.
+    unwanted: Vec<(NodeId, u64)>,
+}
 
 impl Arrivals {
-    /// A host has come that must have left these.
+    /// A host has come that must have left these. If it is new, it may be that none of them knows it.
     pub(crate) fn expect(
         &mut self,
         (conn, attach): (usize, Attach),
@@ -130,18 +208,19 @@ impl Arrivals {
         now: Instant,
     ) {
         let waits = others.iter().map(|n| (*n, None)).collect();
-        self.0.push(Arrival { conn, applicant, question, since: now, waits, refusal: None });
+        let (earlier, refusal, since) = (BTreeSet::new(), None, now);
+        self.all.push(Arrival { conn, applicant, question, since, waits, earlier, refusal });
     }
 
     /// Whether a host applies here for a volume.
     pub(crate) fn applies_for(&self, volume: VolumeId) -> bool {
-        self.0.iter().any(|a| a.applies_for(volume))
+        self.all.iter().any(|a| a.applies_for(volume))
     }
 
     /// How many apply for a volume here, at process `us`, that `asker` must respect: its own host
     /// applies for it, too. Ours are turned away if its is to have it.
     pub(crate) fn writers(&mut self, volume: VolumeId, asker: NodeId, us: NodeId) -> usize {
-        let applicants = self.0.iter_mut().filter(|a| a.applies_for(volume));
+        let applicants = self.all.iter_mut().filter(|a| a.applies_for(volume));
         if us < asker {
             return applicants.count();
         }
@@ -153,47 +232,25 @@ impl Arrivals {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty()
     }
 
     /// When to look again.
     pub(crate) fn look_again(&self) -> Option<Duration> {
-        (!self.0.is_empty()).then_some(AGAIN)
+        (!self.all.is_empty()).then_some(AGAIN)
     }
 
     /// A process has answered a question; perhaps one of these.
     pub(crate) fn answered(&mut self, node: NodeId, number: u64, answer: &[u8]) {
-        for arrival in &mut self.0 {
-            if arrival.waits.get(&node) != Some(&Some(number)) {
-                continue;
-            }
-            let answer: Value = serde_json::from_slice(answer).unwrap_or_default();
-            if answer["ok"] != true {
-                // A process of an earlier version knows numbers alone.
-                if let ControlRequest::HostLeave { holder, .. } = &mut arrival.question
-                    && answer["error"].as_str().is_some_and(|e| e.contains("`holder`"))
-                {
-                    *holder = None;
-                }
-                arrival.waits.insert(node, None);
-                continue;
-            }
-            let more = answer["done"].as_array().into_iter().flatten();
-            arrival.applicant.done.extend(more.filter_map(Value::as_u64));
-            if answer["writers"].as_u64().is_some_and(|n| n > 0) {
-                let why = format!("a host at the process of node {} uses it", node.0);
-                arrival.refusal = Some(Refusal::Taken(why));
-            }
-            if answer["anothers"] == true {
-                arrival.refusal = Some(Refusal::Anothers);
-            }
-            arrival.waits.remove(&node);
+        let asked = |a: &&mut Arrival| a.waits.get(&node) == Some(&Some(number));
+        for arrival in self.all.iter_mut().filter(asked) {
+            arrival.answered(node, &serde_json::from_slice(answer).unwrap_or_default());
         }
     }
 
     /// The connection to a process broke: it is to be asked again.
     pub(crate) fn lose(&mut self, node: NodeId) {
-        for arrival in &mut self.0 {
+        for arrival in &mut self.all {
             if let Some(asked) = arrival.waits.get_mut(&node) {
                 *asked = None;
             }
@@ -209,19 +266,28 @@ impl Arrivals {
         here: impl Fn(usize) -> bool,
         mut ask: impl FnMut(NodeId, &[u8]) -> Option<u64>,
     ) -> Vec<Arrived> {
-        self.0.retain(|a| here(a.conn));
-        for arrival in &mut self.0 {
+        let Arrivals { all, unwanted } = self;
+        for gone in all.extract_if(.., |a| !here(a.conn)) {
+            unwanted.extend(gone.unanswered());
+        }
+        for arrival in all.iter_mut() {
+            unwanted.extend(arrival.unanswered().filter(|(node, _)| !is_up(*node)));
             arrival.waits.retain(|node, _| is_up(*node));
-            for (node, asked) in arrival.waits.iter_mut().filter(|(_, asked)| asked.is_none()) {
-                let question =
-                    serde_json::to_vec(&arrival.question).expect("a request can be written");
-                *asked = ask(*node, &question);
+            if arrival.refusal.is_none() {
+                arrival.ask(&mut ask);
             }
         }
-        let decided = self.0.extract_if(.., |a| a.is_decided(now));
-        decided
-            .map(|a| Arrived { conn: a.conn, result: a.result(), applicant: a.applicant })
-            .collect()
+        let mut arrived = Vec::new();
+        for a in all.extract_if(.., |a| a.is_decided(now)) {
+            unwanted.extend(a.unanswered());
+            arrived.push(Arrived { conn: a.conn, result: a.result(), applicant: a.applicant });
+        }
+        arrived
+    }
+
+    /// Takes the questions whose answers nobody waits for any more. Otherwise they could end a later stay of the host.
+    pub(crate) fn take_unwanted(&mut self) -> Vec<(NodeId, u64)> {
+        std::mem::take(&mut self.unwanted)
     }
 }
 
@@ -275,27 +341,112 @@ mod tests {
         assert_eq!(arrived[0].result, Err(Refusal::Anothers), "whatever others say");
     }
 
+    /// Hosts that wait, with the questions that they have led to.
+    #[derive(Default)]
+    struct World {
+        arrivals: Arrivals,
+        /// The process, the number and the text of each.
+        asked: Vec<(u16, u64, String)>,
+    }
+
+    impl World {
+        /// A host comes from another process, or is new, and must have left these.
+        fn expect(&mut self, conn: usize, resumes: bool, others: &[NodeId], now: Instant) {
+            let attach = Attach { volume: "v".into(), host: Some(HostId(7)), resumes };
+            let holder = Holder { name: Some("web".into()), volume: 4 };
+            self.arrivals.expect((conn, attach), (HostId(7), holder), others, now);
+        }
+
+        fn step(&mut self, now: Instant, down: Option<NodeId>) -> Vec<Arrived> {
+            let World { arrivals, asked } = self;
+            let ask = |node: NodeId, question: &[u8]| {
+                let number = 100 + asked.len() as u64;
+                let text = String::from_utf8_lossy(question).into_owned();
+                asked.push((node.0, number, text));
+                Some(number)
+            };
+            arrivals.step(now, |n| Some(n) != down, |conn| conn < 20, ask)
+        }
+
+        /// A process answers its latest question.
+        fn answer(&mut self, node: u16, answer: &str) {
+            let (_, number, _) = self.asked.iter().rfind(|(n, ..)| *n == node).unwrap();
+            self.arrivals.answered(NodeId(node), *number, answer.as_bytes());
+        }
+
+        /// Whether the holder is named in the latest question for a process.
+        fn names_holder(&self, node: u16) -> bool {
+            self.asked.iter().rfind(|(n, ..)| *n == node).unwrap().2.contains("holder")
+        }
+    }
+
+    const EARLIER: &str =
+        r#"{"ok":false,"error":"bad request: unknown field `holder`, expected `host`"}"#;
+
     #[test]
     fn a_process_of_an_earlier_version_is_asked_in_its_words() {
-        let (mut arrivals, now) = (Arrivals::default(), Instant::now());
-        let attach = Attach { volume: "v".into(), host: Some(HostId(7)), resumes: true };
-        let holder = Holder { name: Some("web".into()), volume: 4 };
-        arrivals.expect((10, attach), (HostId(7), holder), &[NodeId(1)], now);
-        let asked = RefCell::new(String::new());
-        let step = |arrivals: &mut Arrivals| {
-            let ask = |_, question: &[u8]| {
-                *asked.borrow_mut() = String::from_utf8_lossy(question).into_owned();
-                Some(5)
-            };
-            arrivals.step(now, |_| true, |_| true, ask)
-        };
-        assert!(step(&mut arrivals).is_empty() && asked.borrow().contains("holder"));
-        let no = br#"{"ok":false,"error":"bad request: unknown field `holder`, expected `host`"}"#;
-        arrivals.answered(NodeId(1), 5, no);
-        assert!(step(&mut arrivals).is_empty());
-        assert_eq!(*asked.borrow(), r#"{"cmd":"host-leave","host":7}"#);
-        arrivals.answered(NodeId(1), 5, br#"{"ok":true,"done":[]}"#);
-        assert_eq!(step(&mut arrivals)[0].result, Ok(None));
+        let (mut w, now) = (World::default(), Instant::now());
+        w.expect(10, true, &[NodeId(1), NodeId(2)], now);
+        assert!(w.step(now, None).is_empty() && w.names_holder(1) && w.names_holder(2));
+        w.answer(1, EARLIER);
+        w.arrivals.lose(NodeId(2));
+        assert!(w.step(now, None).is_empty());
+        assert_eq!(w.asked[2], (1, 102, r#"{"cmd":"host-leave","host":7}"#.to_string()));
+        assert!(w.asked.len() == 4 && w.names_holder(2), "the others' check stays");
+        w.answer(1, r#"{"ok":true,"done":[]}"#);
+        w.answer(2, r#"{"ok":true,"done":[]}"#);
+        assert_eq!(w.step(now, None)[0].result, Ok(None));
+    }
+
+    #[test]
+    fn a_new_host_is_turned_away_if_its_number_is_anothers_elsewhere() {
+        let (mut w, now) = (World::default(), Instant::now());
+        w.expect(10, false, &[NodeId(1), NodeId(2)], now);
+        assert!(w.step(now, None).is_empty() && w.names_holder(1) && w.names_holder(2));
+        w.answer(1, r#"{"ok":true,"anothers":true}"#);
+        assert_eq!(w.step(now, None)[0].result, Err(Refusal::Anothers));
+    }
+
+    #[test]
+    fn a_new_host_waits_for_slow_processes_a_second_and_for_earlier_ones_not_at_all() {
+        let (mut w, now) = (World::default(), Instant::now());
+        w.expect(10, false, &[NodeId(1), NodeId(2), NodeId(3)], now);
+        assert!(w.step(now, None).is_empty());
+        w.answer(1, EARLIER);
+        w.answer(3, r#"{"ok":true,"done":[]}"#);
+        assert!(w.step(now + AGAIN, None).is_empty());
+        assert_eq!(w.asked.len(), 3, "without the holder it would send another host away");
+        assert_eq!(w.step(now + Duration::from_secs(1), None)[0].result, Ok(None));
+        assert_eq!(w.arrivals.take_unwanted(), [(NodeId(2), 101)]);
+    }
+
+    /// A question that stays could be answered much later, and end a later stay of the host at that process.
+    #[test]
+    fn questions_end_with_those_who_wait() {
+        let (mut w, now) = (World::default(), Instant::now());
+        let all = [NodeId(1), NodeId(2), NodeId(3)];
+        w.expect(10, true, &all, now);
+        assert!(w.step(now, None).is_empty());
+        w.answer(1, r#"{"ok":true,"done":[5]}"#);
+        assert!(w.step(now, Some(NodeId(2))).is_empty());
+        assert_eq!(w.arrivals.take_unwanted(), [(NodeId(2), 101)], "its node is down");
+        assert!(matches!(w.step(now + PATIENCE, None)[0].result, Err(Refusal::Unanswered(_))));
+        assert_eq!(w.arrivals.take_unwanted(), [(NodeId(3), 102)], "it is late");
+        w.expect(10, true, &all[..1], now);
+        assert!(w.step(now, None).is_empty() && w.arrivals.take_unwanted().is_empty());
+        w.arrivals.all[0].conn = 20;
+        assert!(w.step(now, None).is_empty() && w.arrivals.is_empty());
+        assert_eq!(w.arrivals.take_unwanted(), [(NodeId(1), 103)], "its host is gone");
+    }
+
+    #[test]
+    fn a_host_that_has_gone_back_is_not_asked_for_again() {
+        let (mut w, now) = (World::default(), Instant::now());
+        w.expect(10, true, &[NodeId(1)], now);
+        assert!(w.step(now, None).is_empty());
+        w.answer(1, r#"{"ok":false,"error":"the host has come back","returned":true}"#);
+        assert_eq!(w.step(now, None)[0].result, Err(Refusal::Returned(NodeId(1))));
+        assert_eq!(w.asked.len(), 1);
     }
 
     /// Two processes, each with a host that applies for the same volume: what is asked of one is

@@ -45,12 +45,17 @@ impl Hosts {
             return self.turn_away(id, Refusal::Anothers);
         }
         if let Some(together) = engine.rule.together()
-            && let Some(asks) = asks.filter(|_| attach.resumes)
+            && let Some(asks) = asks.filter(|(host, _)| self.must_ask(*host, &attach))
         {
             let others: Vec<NodeId> = together.others().into_iter().collect();
             return self.arrivals.expect((id, attach), asks, &others, Instant::now());
         }
         self.let_in(engine, id, Applicant { attach, done: Vec::new() });
+    }
+
+    /// Whether other processes are asked about a host first: they may have requests of it, or know its number as another's.
+    fn must_ask(&self, host: HostId, attach: &Attach) -> bool {
+        attach.resumes || !self.numbered.is_here(host)
     }
 
     /// Goes on with hosts that wait to be let in; questions to other processes get a number each. Says whether
@@ -72,6 +77,9 @@ impl Hosts {
         };
         let here = |conn| self.connections.has(conn);
         let arrived = self.arrivals.step(Instant::now(), |p| others.contains(&p), here, ask);
+        for (process, question) in self.arrivals.take_unwanted() {
+            together.inspect(|t| t.hang_up(process, question));
+        }
         let any = !arrived.is_empty();
         for Arrived { conn, applicant, result } in arrived {
             match result {
@@ -125,6 +133,11 @@ impl Hosts {
         match refusal {
             Refusal::Unanswered(node) => {
                 let text = format!("node {} has not answered about this host", node.0);
+                self.refuse(id, Refused::NotServing, (Cause::Unavailable, text));
+            }
+            Refusal::Returned(node) => {
+                let text =
+                    format!("this host has connected to the process of node {} again", node.0);
                 self.refuse(id, Refused::NotServing, (Cause::Unavailable, text));
             }
             Refusal::Taken(why) => {
@@ -197,5 +210,28 @@ impl Hosts {
         let remembered = self.numbered.arrive(host, id, holder, now);
         self.numbered.adopt(host, done);
         Some(remembered)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doors::book::Book;
+    use crate::log::{Log, Sparing};
+
+    #[test]
+    fn others_are_asked_about_a_host_that_is_not_known_here() {
+        let log = Log::silent();
+        let complaints = Arc::new(Sparing::new(log.clone(), "hosts"));
+        let mut hosts = Hosts::new(complaints, Book::new(log.clone()), log);
+        let (host, now) = (HostId(7), Instant::now());
+        let hello = |resumes| Attach { volume: String::new(), host: Some(host), resumes };
+        assert!(hosts.must_ask(host, &hello(false)), "it may be another's there");
+        hosts.numbered.arrive(host, 1, Holder::new(None, VolumeId(0)), now);
+        assert!(!hosts.must_ask(host, &hello(false)));
+        assert!(hosts.must_ask(host, &hello(true)), "others may have its requests in progress");
+        hosts.numbered.lose(host, 1, now);
+        hosts.numbered.take_leave(host, hosts.numbered.stay(host));
+        assert!(hosts.must_ask(host, &hello(false)), "it has been elsewhere since");
     }
 }
