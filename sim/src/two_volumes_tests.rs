@@ -5,26 +5,31 @@ use weft_core::cluster::{EXTENT_COLUMN_BYTES, Place as Room, Volume, place_thin,
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{HostData, HostError, HostOp, NodeConfig};
 use weft_core::plan::Range;
+use weft_core::policy::Policy;
 use weft_core::units::{MILLIS, NodeId, SECTOR, VolumeId, thin_space};
 
 use crate::world::World;
 
-const FIRST: VolumeId = VolumeId(1);
-const SECOND: VolumeId = VolumeId(2);
-const NODES: usize = 5;
-const STRIPES: u64 = 4;
+pub(crate) const FIRST: VolumeId = VolumeId(1);
+pub(crate) const SECOND: VolumeId = VolumeId(2);
+pub(crate) const NODES: usize = 5;
+pub(crate) const STRIPES: u64 = 4;
 /// Of a thin mirror: more than a disk has slots.
 const THIN_STRIPES: u64 = 100;
 
-struct Array {
-    world: World,
+pub(crate) struct Array {
+    pub(crate) world: World,
     asked: u64,
     /// Bytes of a volume's stripe.
-    stripe: [u64; 2],
+    pub(crate) stripe: [u64; 2],
 }
 
 impl Array {
-    fn new(layouts: [&str; 2]) -> Array {
+    pub(crate) fn new(layouts: [&str; 2]) -> Array {
+        Array::with_policies(layouts, Default::default())
+    }
+
+    pub(crate) fn with_policies(layouts: [&str; 2], policies: [Policy; 2]) -> Array {
         let config = NodeConfig { patience: 40 * MILLIS, ..NodeConfig::default() };
         let mut stripe = [0; 2];
         let world = World::new(7, NODES, 1400, 256, config, |data| {
@@ -38,7 +43,8 @@ impl Array {
                 let others: Vec<&Volume> = all.iter().collect();
                 let extents =
                     place_volume(&geometry, size, &rooms, &others, EXTENT_COLUMN_BYTES).unwrap();
-                all.push(Volume::new(id, layout, size, &spec, geometry, extents));
+                let volume = Volume::new(id, layout, size, &spec, geometry, extents);
+                all.push(Volume { policy: policies[n], ..volume });
             }
             all
         });
@@ -85,35 +91,48 @@ impl Array {
         }
     }
 
-    fn until(&mut self, what: &str, done: impl Fn(&Array) -> bool) {
+    pub(crate) fn until(&mut self, what: &str, done: impl Fn(&Array) -> bool) {
         let limit = self.world.now() + 20_000 * MILLIS;
         while !done(self) {
             assert!(self.world.now() < limit && self.world.step().is_some(), "not yet: {what}");
         }
     }
 
-    fn pass(&mut self, time: u64) {
+    pub(crate) fn pass(&mut self, time: u64) {
         let until = self.world.now() + time;
         while self.world.now() < until && self.world.step().is_some() {}
     }
 
-    fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
         let map = self.world.map();
         let has_entered = |n| self.world.status(n).is_some_and(|s| s.epoch == map.epoch);
         self.world.is_settled() && map.epoch > 0 && map.up().all(has_entered)
     }
 
-    fn ask(&mut self, volume: VolumeId, op: HostOp) -> Result<HostData, HostError> {
+    pub(crate) fn ask(&mut self, volume: VolumeId, op: HostOp) -> Result<HostData, HostError> {
         self.until("some node serves", Array::is_settled);
-        self.asked += 1;
         let node = self.world.map().up().next().expect("some node is up");
+        let request = self.begin(node, volume, op);
+        self.answer(request)
+    }
+
+    /// A host asks a node for something; returns the request's number.
+    pub(crate) fn begin(&mut self, node: NodeId, volume: VolumeId, op: HostOp) -> u64 {
+        self.asked += 1;
         self.world.host(node, self.asked, volume, op);
-        self.until("an answer", |a| !a.world.replies.is_empty());
-        self.world.replies.pop().expect("just seen").1
+        self.asked
+    }
+
+    /// Waits for the answer to a request.
+    pub(crate) fn answer(&mut self, request: u64) -> Result<HostData, HostError> {
+        let of = |a: &Array| a.world.replies.iter().position(|reply| reply.0 == request);
+        self.until("an answer", |a| of(a).is_some());
+        let at = of(self).expect("just seen");
+        self.world.replies.swap_remove(at).1
     }
 
     /// Fills a unit of each stripe.
-    fn fill(&mut self, volume: VolumeId, unit: u64, byte: u8) {
+    pub(crate) fn fill(&mut self, volume: VolumeId, unit: u64, byte: u8) {
         for stripe in 0..STRIPES {
             let offset = stripe * self.stripe[volume.0 as usize - 1] + unit * 4 * SECTOR;
             let data = Buffer::from(vec![byte; 4 * SECTOR as usize]);
@@ -121,7 +140,7 @@ impl Array {
         }
     }
 
-    fn expect(&mut self, volume: VolumeId, unit: u64, byte: u8) {
+    pub(crate) fn expect(&mut self, volume: VolumeId, unit: u64, byte: u8) {
         for stripe in 0..STRIPES {
             let offset = stripe * self.stripe[volume.0 as usize - 1] + unit * 4 * SECTOR;
             match self.ask(volume, HostOp::Read(Range { offset, len: 4 * SECTOR })) {
@@ -133,22 +152,22 @@ impl Array {
         }
     }
 
-    fn die(&mut self, node: NodeId) {
+    pub(crate) fn die(&mut self, node: NodeId) {
         self.world.kill(node, true);
         self.until("it is missed", |a| a.is_settled() && !a.world.map().is_up(node));
     }
 
-    fn come(&mut self, node: NodeId) {
+    pub(crate) fn come(&mut self, node: NodeId) {
         self.world.start_node(node);
         self.until("it is back", |a| a.is_settled() && a.world.map().is_up(node));
     }
 
-    fn is_behind(&self, volume: VolumeId, node: NodeId) -> bool {
+    pub(crate) fn is_behind(&self, volume: VolumeId, node: NodeId) -> bool {
         let map = self.world.map();
         map.behind_since(&map.volumes[&volume], 0, node).is_some()
     }
 
-    fn scrub(&mut self, volume: VolumeId) {
+    pub(crate) fn scrub(&mut self, volume: VolumeId) {
         match self.ask(volume, HostOp::SCRUB) {
             Ok(HostData::Scrubbed(p, _)) => {
                 assert_eq!((p.mismatched, p.skipped, p.rebuilt, p.unclear), (0, 0, 0, 0), "{p:?}");
