@@ -57,6 +57,8 @@ fn main() {
         NodeBug::Store(StoreBug::NoReserve),
         NodeBug::Store(StoreBug::UsedWhileDiscarded),
         NodeBug::Store(StoreBug::DropsCopiesEarly),
+        NodeBug::Store(StoreBug::ForgetsOvertaken),
+        NodeBug::Store(StoreBug::CarriesNothing),
         NodeBug::OldestPrepared,
         NodeBug::HedgeMixesTimes,
         NodeBug::LateCompletion,

@@ -12,6 +12,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod asleep_tests;
 pub mod check;
 mod checked;
 #[cfg(test)]

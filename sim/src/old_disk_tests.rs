@@ -282,6 +282,7 @@ fn disks_of_each_version_work_as_before_and_become_newer_ones() {
     works_as_before(include_bytes!("../tests/fixtures/disk-v4.sectors"), 4);
     works_as_before(include_bytes!("../tests/fixtures/disk-v5.sectors"), 5);
     works_as_before(include_bytes!("../tests/fixtures/disk-v6.sectors"), 6);
+    works_as_before(include_bytes!("../tests/fixtures/disk-v7.sectors"), 7);
 }
 
 #[test]
@@ -290,4 +291,5 @@ fn disks_of_each_version_open_wherever_a_checkpoint_was_cut_off() {
     opens_wherever_it_is_cut_off(include_bytes!("../tests/fixtures/disk-v4-checkpoint.sectors"), 4);
     opens_wherever_it_is_cut_off(include_bytes!("../tests/fixtures/disk-v5-checkpoint.sectors"), 5);
     opens_wherever_it_is_cut_off(include_bytes!("../tests/fixtures/disk-v6-checkpoint.sectors"), 6);
+    opens_wherever_it_is_cut_off(include_bytes!("../tests/fixtures/disk-v7-checkpoint.sectors"), 7);
 }

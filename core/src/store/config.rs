@@ -12,6 +12,8 @@ pub struct StoreCounters {
     pub disk_writes: u64,
     /// Prepare records journalled.
     pub journal_writes: u64,
+    /// Records written again at the head of the journal, so that old frames can go.
+    pub carried: u64,
     /// Journal frames written (each may hold many records).
     pub journal_frames: u64,
     /// Checkpoints done.

@@ -116,6 +116,18 @@ impl Copies {
         self.by_age.iter().copied()
     }
 
+    /// All of them, by sector, and their content.
+    pub fn with_content(&self) -> impl Iterator<Item = (Copy, &Buffer)> {
+        self.kept.iter().map(|((sector, kept), (ts, data))| {
+            (Copy { ts: *ts, sector: *sector, kept: *kept }, data)
+        })
+    }
+
+    /// A frame of the journal has some.
+    pub fn are_in_frame(&mut self, frame: u64) {
+        self.last_frame = self.last_frame.max(Some(frame));
+    }
+
     /// How many sectors they are.
     pub fn len(&self) -> usize {
         self.kept.len()

@@ -41,6 +41,10 @@ pub enum StoreBug {
     LastCopyCounts,
     /// Copies are dropped when what replaces them is prepared.
     DropsCopiesEarly,
+    /// A carried write does not say where it has no effect.
+    ForgetsOvertaken,
+    /// Nothing is carried to the head of the journal.
+    CarriesNothing,
 }
 
 impl StoreConfig {
@@ -76,6 +80,16 @@ impl StoreConfig {
     /// Whether the room of forgotten frames is free only when the disk's superblock has forgotten them.
     pub(super) fn waits_for_room(&self) -> bool {
         !self.has(StoreBug::RoomTooSoon)
+    }
+
+    /// Whether a write that is carried says where it has no effect.
+    pub(super) fn carries_overtaken(&self) -> bool {
+        !self.has(StoreBug::ForgetsOvertaken)
+    }
+
+    /// Whether what keeps the oldest frames is carried.
+    pub(super) fn carries(&self) -> bool {
+        !self.has(StoreBug::CarriesNothing)
     }
 
     /// How many free slots new content leaves for what is put in place where nothing is yet.

@@ -1,18 +1,22 @@
 //! The journal: a ring of frames, each one write, one in flight at a time, so that what
 //! waits meanwhile goes together in the next (group commit).
+//!
+//! - [`doubts`]: writes that were found without their content
+//! - [`next_frame`]: what goes into the next frame
 
-use std::collections::{BTreeMap, VecDeque};
+mod doubts;
+mod next_frame;
 
-use super::format::{Bounds, ChangeHead, Entry, FrameHead, Redirect, encode_frame};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::carrying;
+use super::format::{Bounds, Carried, ChangeHead, Entry, Redirect, Standing};
 use super::slots::Slots;
-use super::{Change, ChangeKind, DiskOp, Event, JournalStore, Purpose, StoreConfig, Superblock};
+use super::{Change, DiskOp, Event, JournalStore, Purpose, StoreConfig, Superblock};
 use crate::Buffer;
 use crate::units::{Epoch, SECTOR, Timestamp};
-
-/// Most bytes of changes in a frame, in sectors.
-const FRAME_PAYLOAD: u64 = 1024;
-/// Most entries in a frame.
-const FRAME_ENTRIES: usize = 512;
+use doubts::Doubts;
+use next_frame::NextFrame;
 
 #[derive(Clone, Hash)]
 struct Pending {
@@ -52,10 +56,9 @@ pub(crate) struct Journal {
     /// Safe frames that are not reported before the content of the writes in the first of them is safe, too: the
     /// number of each, and its entries.
     landed: VecDeque<(u64, Vec<Entry>)>,
-    /// The first frame with a write that was found without its content, until the journal says that it has aborted.
-    doubtful: Option<u64>,
-    /// Such writes and their frames, which may not be reported yet.
-    doubted: Vec<(Timestamp, u64)>,
+    doubts: Doubts,
+    /// Writes that the next frame carries.
+    pub carries: BTreeSet<Timestamp>,
     /// Content of whole slots has become safe, and no frame says so.
     safe_unsaid: bool,
     /// The first frame that names the known writes; older frames may go, this one may not.
@@ -82,8 +85,8 @@ impl Journal {
             urgent: false,
             in_flight: Vec::new(),
             landed: VecDeque::new(),
-            doubtful: None,
-            doubted: Vec::new(),
+            doubts: Doubts::default(),
+            carries: BTreeSet::new(),
             safe_unsaid: false,
             known_from: None,
             stalled: false,
@@ -132,13 +135,7 @@ impl Journal {
         changes: &[Change],
         redirects: &[Redirect],
     ) {
-        let head = |c: &Change| ChangeHead {
-            sector: c.sector,
-            count: c.count() as u32,
-            kind: c.kind,
-            crc: (!c.data.is_zero()).then(|| c.data.crc()),
-        };
-        let heads = changes.iter().map(head).collect();
+        let heads = changes.iter().map(ChangeHead::of).collect();
         let payload = changes.iter().filter(|c| !c.data.is_zero()).map(|c| c.data.clone());
         let (meta, redirects) = (meta.to_vec(), redirects.to_vec());
         let entry = Entry::Prepare { ts, meta, changes: heads, redirects };
@@ -167,23 +164,22 @@ impl Journal {
     pub fn durable_before(&self) -> u64 {
         let written = self.next_frame - u64::from(!self.in_flight.is_empty());
         let landed = self.landed.front().map_or(written, |(number, _)| *number);
-        landed.min(self.doubtful.unwrap_or(u64::MAX))
+        landed.min(self.doubts.first.unwrap_or(u64::MAX))
     }
 
     /// The content of a write in this frame was found not to be there.
     pub fn doubt(&mut self, ts: Timestamp, frame: u64) {
-        self.doubtful = Some(self.doubtful.map_or(frame, |other| other.min(frame)));
-        self.doubted.push((ts, frame));
+        self.doubts.doubt(ts, frame);
     }
 
     /// The frames of writes that were found without their content, which may not be reported yet.
     pub fn doubted_frames(&self) -> impl Iterator<Item = u64> + '_ {
-        self.doubted.iter().map(|(_, frame)| *frame)
+        self.doubts.frames()
     }
 
     /// Says that writes which were found without their content have aborted.
     pub fn abort_doubted(&mut self) {
-        for (ts, frame) in std::mem::take(&mut self.doubted) {
+        for (ts, frame) in self.doubts.take() {
             self.unpin(Some(frame));
             self.add(Entry::Outcome { ts, commit: false });
         }
@@ -259,6 +255,8 @@ impl Journal {
     /// Forgets the oldest frames that nothing needs; returns the new tail. Their room is free
     /// when the disk's superblock has it too: see [`left`](Journal::left).
     pub fn advance(&mut self) -> (u64, u64) {
+        let carries = |e: &Entry| matches!(e, Entry::Carried(_));
+        assert!(!self.unsaid().any(carries), "a frame is kept until its writes are carried safely");
         let keep = self.known_from.unwrap_or(u64::MAX);
         while self.frames.front().is_some_and(|f| f.pins == 0 && f.number < keep) {
             let frame = self.frames.pop_front().expect("just seen");
@@ -354,63 +352,6 @@ impl Journal {
         assert_eq!(end, self.head, "used sectors end where the next frame begins");
         self.frames.push_back(frame);
     }
-
-    fn room(&self, sectors: u64, reserve: u64) -> Option<u64> {
-        let skipped = if self.head + sectors > self.size { self.size - self.head } else { 0 };
-        (self.used + skipped + sectors + reserve <= self.size).then_some(skipped)
-    }
-
-    /// What a frame must leave free for those that free room: prepares for outcomes, and both
-    /// for checkpoints, which also take along what waits before them. Of prepares those leave less that replace copies.
-    fn reserve<'a>(&self, mut entries: impl Iterator<Item = &'a Entry> + Clone) -> u64 {
-        let checkpoint = |e: &Entry| matches!(e, Entry::Apply { .. } | Entry::Known { .. });
-        let folds = |c: &ChangeHead| matches!(c.kind, ChangeKind::Fold(_));
-        let mut prepares = entries.clone().filter_map(|e| match e {
-            Entry::Prepare { changes, .. } => Some(changes.iter().any(folds)),
-            _ => None,
-        });
-        if let Some(first) = prepares.next() {
-            if first && prepares.all(|folds| folds) { self.size * 3 / 16 } else { self.size / 4 }
-        } else if entries.any(checkpoint) {
-            0
-        } else {
-            self.size / 8
-        }
-    }
-
-    /// The head of the next frame with these entries and this many waiting ones, and its place: the sectors to be
-    /// skipped before it, if there is room.
-    fn frame_of(&self, first: &[Entry], count: usize) -> ((Vec<u8>, FrameHead), Option<u64>) {
-        let waiting = self.pending.iter().take(count).map(|p| &p.entry);
-        let entries = first.iter().chain(waiting);
-        let frame = encode_frame(self.incarnation, self.next_frame, entries.clone());
-        let room = self.room(frame.1.sectors(), self.reserve(entries));
-        (frame, room)
-    }
-
-    /// Moves everything but prepares to the front, in its order; returns how many that are.
-    /// Only an abort can come before its prepare thereby, and a prepare without outcome is
-    /// aborted too.
-    fn put_control_first(&mut self) -> usize {
-        let prepare = |p: &Pending| matches!(p.entry, Entry::Prepare { .. });
-        let (prepares, control): (VecDeque<_>, VecDeque<_>) =
-            std::mem::take(&mut self.pending).into_iter().partition(prepare);
-        let count = control.len();
-        self.pending = control;
-        self.pending.extend(prepares);
-        count
-    }
-
-    /// How many of what waits go into the next frame.
-    fn batch(&self) -> usize {
-        let mut payload = 0;
-        let sizes = self.pending.iter().take(FRAME_ENTRIES).map(|p| {
-            payload += p.payload.iter().map(|b| b.len() as u64 / SECTOR).sum::<u64>();
-            payload
-        });
-        let fit = sizes.take_while(|&total| total <= FRAME_PAYLOAD.min(self.size / 4)).count();
-        fit.max(1).min(self.pending.len())
-    }
 }
 
 impl JournalStore {
@@ -418,7 +359,8 @@ impl JournalStore {
     /// there is room.
     pub(super) fn pump(&mut self) {
         let j = &mut self.journal;
-        if !j.in_flight.is_empty() || j.held || !j.urgent || j.pending.is_empty() {
+        let waits = j.urgent && !j.pending.is_empty();
+        if !j.in_flight.is_empty() || j.held || (!waits && j.carries.is_empty()) {
             return;
         }
         if self.awaits_epoch() {
@@ -437,25 +379,46 @@ impl JournalStore {
         if j.safe_unsaid {
             first.push(Entry::Safe(j.durable_before()));
         }
-        let mut count = j.batch();
-        let (mut frame, mut room) = j.frame_of(&first, count);
-        let prepare = |p: &Pending| matches!(p.entry, Entry::Prepare { .. });
-        if room.is_none() && !j.pending.iter().all(prepare) {
-            // What frees room must not wait behind what needs it.
-            count = j.put_control_first();
-            (frame, room) = j.frame_of(&first, count);
+        let carried = self.entries_to_carry();
+        let j = &mut self.journal;
+        let mut next = None;
+        if !carried.is_empty() {
+            next = j.frame_of_carried(&first, carried);
         }
-        let Some(skipped) = room else {
-            j.stalled = true;
-            return;
+        if next.is_none() && waits {
+            next = j.frame_of_waiting(&first);
+            j.stalled = next.is_none();
+        }
+        if let Some(next) = next {
+            self.heard_since.clear();
+            self.life_to_write = None;
+            self.begin_frame(first, next);
+        }
+    }
+
+    /// The entries that the next frame carries.
+    fn entries_to_carry(&mut self) -> Vec<Pending> {
+        let due = std::mem::take(&mut self.journal.carries);
+        if due.is_empty() {
+            return Vec::new();
+        }
+        let (waiting, unsaid) = ((&self.overlay, &self.copies), self.journal.unsaid_outcomes());
+        let entries = carrying::entries(&due, &self.writes, waiting, &unsaid);
+        let pending = |(mut carried, payload): (Carried, _)| {
+            if !self.config.carries_overtaken() {
+                carried.overtaken.clear();
+            }
+            Pending { entry: Entry::Carried(carried), payload }
         };
-        j.stalled = false;
-        self.heard_since.clear();
-        self.life_to_write = None;
-        j.safe_unsaid = false;
-        let sectors = frame.1.sectors();
-        let (mut entries, mut data) = (first, vec![Buffer::from(frame.0)]);
-        for waiting in j.pending.drain(..count) {
+        entries.into_iter().map(pending).collect()
+    }
+
+    fn begin_frame(&mut self, first: Vec<Entry>, next: NextFrame) {
+        let j = &mut self.journal;
+        (j.stalled, j.safe_unsaid) = (false, false);
+        let sectors = next.frame.1.sectors();
+        let (mut entries, mut data) = (first, vec![Buffer::from(next.frame.0)]);
+        for waiting in j.pending.drain(..next.count) {
             entries.push(waiting.entry);
             data.extend(waiting.payload);
         }
@@ -464,9 +427,9 @@ impl JournalStore {
                 panic!("an invalid entry would be written: {why}: {entry:?}");
             }
         }
-        let at = if skipped > 0 { 0 } else { j.head };
-        let pins = entries.iter().filter(|e| matches!(e, Entry::Prepare { .. })).count() as u32;
-        let frame = Frame { number: j.next_frame, at, taken: sectors + skipped, pins };
+        let at = if next.skipped > 0 { 0 } else { j.head };
+        let pins = entries.iter().filter(|entry| entry.keeps_its_frame()).count() as u32;
+        let frame = Frame { number: j.next_frame, at, taken: sectors + next.skipped, pins };
         j.take_room(frame, sectors);
         j.urgent = j
             .pending
@@ -477,20 +440,34 @@ impl JournalStore {
             j.known_from.get_or_insert(number);
         }
         j.next_frame += 1;
-        for entry in &entries {
-            if let Entry::Prepare { ts, .. } = entry {
-                // A write aborted while it waited has no use for its frame.
-                match self.writes.get_mut(ts) {
-                    Some(write) => write.frame = Some(number),
-                    None => j.unpin(Some(number)),
-                }
-            }
-        }
-        j.in_flight = entries;
+        entries.iter().for_each(|entry| self.goes_to_frame(entry, number));
+        self.journal.in_flight = entries;
         self.counters.journal_frames += 1;
         let durable = self.config.writes_frames_through();
         let offset = (self.superblock.journal_start() + at) * SECTOR;
         self.start(Purpose::Frame, DiskOp::Write { offset, data, durable });
+    }
+
+    /// An entry is in the frame of this number, which is about to be written.
+    fn goes_to_frame(&mut self, entry: &Entry, number: u64) {
+        match entry {
+            // A write aborted while it waited has no use for its frame.
+            Entry::Prepare { ts, .. } => match self.writes.get_mut(ts) {
+                Some(write) => write.frame = Some(number),
+                None => self.journal.unpin(Some(number)),
+            },
+            Entry::Carried(carried) => {
+                self.counters.carried += 1;
+                let copies = carried.changes.iter().any(|change| change.kind.is_copy());
+                if copies && carried.standing != Standing::Undecided {
+                    self.copies.are_in_frame(number);
+                }
+                let write = self.writes.get_mut(&carried.ts).expect("a write that is carried");
+                let from = write.frame.replace(number).expect("it has a frame");
+                self.journal.unpin(Some(from));
+            }
+            _ => {}
+        }
     }
 
     /// The frame in flight is safe.
@@ -554,7 +531,8 @@ impl JournalStore {
                 | Entry::Overtaken { .. }
                 | Entry::Heard(_)
                 | Entry::Life(_)
-                | Entry::Safe(_) => {}
+                | Entry::Safe(_)
+                | Entry::Carried(_) => {}
             }
         }
         if !outcomes.is_empty() {
@@ -562,9 +540,8 @@ impl JournalStore {
         }
         // Writes that were found without their content are known to have aborted from now on.
         let abort = |e: &Entry| matches!(e, Entry::Outcome { commit: false, .. });
-        let doubts = self.journal.doubtful.is_some() && self.journal.doubted.is_empty();
-        if doubts && !self.journal.unsaid().any(abort) {
-            self.journal.doubtful = None;
+        if self.journal.doubts.are_reported() && !self.journal.unsaid().any(abort) {
+            self.journal.doubts.first = None;
         }
         if applied {
             self.checkpoint_logged();

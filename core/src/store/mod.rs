@@ -10,6 +10,7 @@
 //!
 //! - [`writes`]: the writes that are known, and how far each is
 //! - [`journal`]: the ring of frames, and what waits to be written to it
+//! - [`carrying`]: writes that go into it again, so that the oldest frames can leave
 //! - [`overlay`]: committed changes that are not in place yet
 //! - [`copies`]: committed content that no parity describes yet
 //! - [`place`]: where a sector lies
@@ -35,6 +36,7 @@
 
 mod any;
 mod api;
+mod carrying;
 mod change;
 mod check;
 mod checkpoint;

@@ -55,6 +55,11 @@ impl Over {
         self.deltas.clear();
     }
 
+    /// Whether it has been summed up.
+    pub fn is_summed_up(&self) -> bool {
+        !self.settled.is_empty()
+    }
+
     /// Its content is at its final place already.
     pub fn settle_in_slot(&mut self) {
         self.settled = self.writes().collect();

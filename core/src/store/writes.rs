@@ -13,6 +13,8 @@ pub(super) struct Write {
     /// The frame that holds its changes, as long as it must stay in the journal: until they
     /// are in place, and until a later frame says that the write is known.
     pub frame: Option<u64>,
+    /// Whether that frame carries it: whole slots of its content were safe before.
+    pub is_carried: bool,
     /// How far it is.
     pub life: Life,
 }
@@ -60,7 +62,7 @@ impl Write {
             true => Life::Preparing { changes, redirects },
             false => Life::Prepared { changes, redirects, overtaken: Vec::new() },
         };
-        Write { meta, journaled, frame: None, life }
+        Write { meta, journaled, frame: None, is_carried: false, life }
     }
 
     /// A write whose prepare is found in a frame of the journal.
@@ -70,12 +72,13 @@ impl Write {
         frame: u64,
     ) -> Write {
         let life = Life::Prepared { changes, redirects, overtaken: Vec::new() };
-        Write { meta, journaled: true, frame: Some(frame), life }
+        Write { meta, journaled: true, frame: Some(frame), is_carried: false, life }
     }
 
     /// A write of which the journal says that it has committed, and that is in place.
     pub fn known(meta: Vec<u8>) -> Write {
-        Write { meta, journaled: true, frame: None, life: Life::Committed { unplaced: 0 } }
+        let life = Life::Committed { unplaced: 0 };
+        Write { meta, journaled: true, frame: None, is_carried: false, life }
     }
 
     /// Whether it is undecided.
@@ -106,6 +109,14 @@ impl Write {
         match &self.life {
             Life::Preparing { redirects, .. } | Life::Prepared { redirects, .. } => redirects,
             Life::Committed { .. } | Life::Released { .. } => &[],
+        }
+    }
+
+    /// Sectors in which it has no effect, if that is known and it is undecided.
+    pub fn overtaken(&self) -> &[u64] {
+        match &self.life {
+            Life::Prepared { overtaken, .. } => overtaken,
+            Life::Preparing { .. } | Life::Committed { .. } | Life::Released { .. } => &[],
         }
     }
 
@@ -255,23 +266,9 @@ impl JournalStore {
         if !journaled {
             self.unlogged += 1;
         }
-        let mut unplaced = 0;
         let mut superseded = Vec::new();
-        for change in &changes {
-            let by_now = &mut overtaken;
-            unplaced += match change.kind {
-                ChangeKind::Copy(kept) => {
-                    self.add_copies(ts, change, kept, &mut superseded, by_now)
-                }
-                ChangeKind::Fold(unit) => {
-                    superseded.extend(self.fold(ts, change.sectors(), unit));
-                    0
-                }
-                ChangeKind::Content | ChangeKind::Delta | ChangeKind::Mark => {
-                    self.overlay.add(ts, change, !journaled, &mut superseded, by_now)
-                }
-            };
-        }
+        let mut unplaced =
+            self.take_effect(ts, &changes, journaled, &mut superseded, &mut overtaken);
         for redirect in &redirects {
             let first = |slot| self.slots.sectors_of(slot).start;
             let places = (first(redirect.slot), first(redirect.place));
@@ -286,6 +283,32 @@ impl JournalStore {
             self.placed(ts);
         }
         overtaken
+    }
+
+    /// Changes of a write that has committed are visible from now on. Returns in how many sectors they count; what they supersede
+    /// is appended. In `overtaken` they have no effect.
+    pub(super) fn take_effect(
+        &mut self,
+        ts: Timestamp,
+        changes: &[Change],
+        journaled: bool,
+        superseded: &mut Vec<Timestamp>,
+        overtaken: &mut Vec<u64>,
+    ) -> u64 {
+        let mut unplaced = 0;
+        for change in changes {
+            unplaced += match change.kind {
+                ChangeKind::Copy(kept) => self.add_copies(ts, change, kept, superseded, overtaken),
+                ChangeKind::Fold(unit) => {
+                    superseded.extend(self.fold(ts, change.sectors(), unit));
+                    0
+                }
+                ChangeKind::Content | ChangeKind::Delta | ChangeKind::Mark => {
+                    self.overlay.add(ts, change, !journaled, superseded, overtaken)
+                }
+            };
+        }
+        unplaced
     }
 
     /// Whether a write is prepared or committed here and not yet released.

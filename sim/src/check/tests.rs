@@ -485,7 +485,7 @@ fn bugs_with_disks_that_hang_are_found() {
     let alone = Options { members: Some(false), ..UNRESERVED };
     for (bug, seed, options) in [
         (Bug::HedgeMixesTimes, 1, alone),
-        (Bug::HedgeMixesTimes, 38, alone),
+        (Bug::HedgeMixesTimes, 82, alone),
         (Bug::LateCompletion, 404, UNRESERVED),
     ] {
         passed(seed, options);

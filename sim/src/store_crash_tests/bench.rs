@@ -66,10 +66,14 @@ pub(super) struct Bench {
     aborted: Option<(Timestamp, Changes, bool)>,
     /// What fills each sector, and the last write of it; no byte if it is marked.
     content: BTreeMap<u64, (Option<u8>, Timestamp)>,
+    /// The last write that replaced what each sector had. Earlier ones that are decided later have no effect.
+    replaced: BTreeMap<u64, Timestamp>,
     /// When sectors became zeros that had been something else.
     pub(super) emptied: BTreeMap<u64, Timestamp>,
     /// What fills the copies of sectors, and the write that each is of.
     pub(super) copies: BTreeMap<u64, (u8, Timestamp)>,
+    /// The last write of each sector that replaced copies.
+    pub(super) folded: BTreeMap<u64, Timestamp>,
     /// Whether sectors may be lost: the disk has lied.
     pub(super) may_lose: bool,
     /// Whether a power cut has torn sectors.
@@ -175,8 +179,10 @@ impl Bench {
             pin: None,
             aborted: None,
             content: BTreeMap::new(),
+            replaced: BTreeMap::new(),
             emptied: BTreeMap::new(),
             copies: BTreeMap::new(),
+            folded: BTreeMap::new(),
             may_lose: false,
             is_torn: false,
             lies_after: None,
@@ -245,6 +251,7 @@ impl Bench {
         let gone = sectors.next_multiple_of(SLOT)..SLOTS * SLOT;
         gone.for_each(|sector| {
             self.content.remove(&sector);
+            self.replaced.remove(&sector);
             self.emptied.remove(&sector);
             self.dropped.insert(sector);
         });
@@ -294,7 +301,7 @@ impl Bench {
             if !commit || self.writes[&ts].prepared {
                 break;
             }
-            assert!(tries < 10_000, "it waits for room for ever");
+            assert!(tries < 10_000, "it waits for ever: {}", self.store.waiting());
             match self.step() {
                 None => return false,
                 // It waits for room.
@@ -305,35 +312,6 @@ impl Bench {
         self.outcome(ts, commit);
         self.settle();
         true
-    }
-
-    fn outcome(&mut self, ts: Timestamp, commit: bool) {
-        let write = self.writes.get_mut(&ts).expect("just seen");
-        if !commit {
-            self.aborted = Some((ts, write.changes, false));
-        }
-        if write.outcome.replace(commit).is_none() && commit {
-            let (sector, count, kind, byte) = write.changes;
-            for sector in sector..sector + count {
-                if kind.replaces() || kind == FOLD {
-                    self.dropped.remove(&sector);
-                }
-                if self.decide_copy((sector, kind, byte), ts) {
-                    continue;
-                }
-                let held = self.content.entry(sector).or_insert((Some(0), ts));
-                let before = held.0;
-                *held = match kind {
-                    Content | ChangeKind::Fold(_) | ChangeKind::Copy(_) => (Some(byte), ts),
-                    Mark => (None, ts),
-                    Delta => (held.0.map(|before| before ^ byte), ts),
-                };
-                if held.0 == Some(0) && before != Some(0) {
-                    self.emptied.insert(sector, ts);
-                }
-            }
-        }
-        self.store.outcome(ts, commit);
     }
 
     fn release(&mut self) {

@@ -23,9 +23,13 @@ impl Bench {
         (sector, kind, byte): (u64, ChangeKind, u8),
         ts: Timestamp,
     ) -> bool {
-        if kind == COPY {
+        let is_replaced = self.folded.get(&sector).is_some_and(|folded| *folded > ts);
+        if kind == COPY && !is_replaced {
             let held = self.copies.entry(sector).or_insert((byte, ts));
             *held = if held.1 > ts { *held } else { (byte, ts) };
+        }
+        if kind == FOLD {
+            self.folded.insert(sector, ts);
         }
         if kind == FOLD && self.copies.get(&sector).is_some_and(|copy| copy.1 < ts) {
             self.copies.remove(&sector);

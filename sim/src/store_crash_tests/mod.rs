@@ -20,8 +20,8 @@ use bench::{Bench, Crash, Order, divided};
 use copies::{COPY, FOLD};
 use script::Act::{self, *};
 use script::{
-    SLOT, adding, crowding, discarding, filling, given_back, pinned, prepared_again, script,
-    short_of_slots,
+    SLOT, adding, carrying, crowding, discarding, filling, given_back, pinned, prepared_again,
+    script, short_of_slots,
 };
 
 /// The first sector of a thin volume.
@@ -107,6 +107,32 @@ fn copies_that_are_dropped_early_or_in_the_wrong_order_are_found() {
             || cut_off(&script::copied(), Order::First, (usize::MAX, Crash::PowerCut), Some(bug));
         assert!(std::panic::catch_unwind(run).is_err(), "{bug:?}");
     }
+}
+
+#[test]
+fn what_is_carried_is_there_with_a_crash_at_any_operation() {
+    for (base, order) in [(0, Order::Any), (THIN, Order::Last)] {
+        let crashes = at_every_operation_of(base, &carrying(), &[order], &CRASHES);
+        assert!(crashes > 1000, "{crashes}");
+    }
+    let mut bench = Bench::new(1, Order::First, None);
+    assert!(bench.run(&carrying()));
+    let carried = Store::counters(&bench.store).carried;
+    assert!(carried > 20, "each of them several times: {carried}");
+}
+
+#[test]
+fn a_journal_that_carries_nothing_or_forgets_what_was_overtaken_is_found() {
+    let ends = (usize::MAX, Crash::PowerCut);
+    let run = || cut_off(&carrying(), Order::First, ends, Some(StoreBug::CarriesNothing));
+    assert!(std::panic::catch_unwind(run).is_err());
+    // Nothing is carried at the beginning.
+    let is_found = |at: usize| {
+        let crash = (at, Crash::PowerCut);
+        let run = || cut_off(&carrying(), Order::First, crash, Some(StoreBug::ForgetsOvertaken));
+        std::panic::catch_unwind(run).is_err()
+    };
+    assert!((100..600).any(is_found));
 }
 
 /// A copy is forgotten that others have replaced. While the journal has it, it may be found again.

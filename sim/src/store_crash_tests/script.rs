@@ -145,6 +145,32 @@ pub(super) fn copied() -> Vec<Act> {
     acts
 }
 
+/// What cannot go to its place for long is carried, while small writes fill the journal again and again: undecided writes, a copy
+/// that is replaced before it is decided, copies that stay, and content over undecided content.
+pub(super) fn carrying() -> Vec<Act> {
+    let mut acts = vec![Write(0, 16, Content, 1), Commit, Release, Checkpoint, Rest];
+    acts.extend([Write(20, 1, Content, 2), Write(24, 2, Delta, 3), Write(28, SLOT, Content, 4)]);
+    acts.extend([Write(33, 1, Mark, 0), Write(14, 1, COPY, 5), Rest, Write(14, 1, FOLD, 6)]);
+    acts.extend([Commit, Write(9, 2, COPY, 7), Commit, Write(10, 1, COPY, 8), Commit]);
+    acts.extend([Write(20, 1, Content, 9), Commit, Write(25, 1, Delta, 16), Commit, Release]);
+    let around = |acts: &mut Vec<Act>, count: u8| {
+        for n in 0..count {
+            let kind = if n % 3 == 0 { Delta } else { Content };
+            acts.extend([Write(u64::from(n % 4), 1, kind, 20 + n), Commit, Release]);
+            if n % 3 == 2 {
+                acts.extend([Checkpoint, Steps(usize::from(n % 8))]);
+            }
+        }
+    };
+    around(&mut acts, 48);
+    // The copy, the mark, the slot, the delta and the content, in this order.
+    acts.extend([Commit, Abort, Commit, Commit, Abort]);
+    around(&mut acts, 18);
+    acts.extend([Write(9, 2, FOLD, 10), Commit, Release, Checkpoint, Rest]);
+    around(&mut acts, 9);
+    acts
+}
+
 /// Deltas on what is in place, decided before a checkpoint, with it and after it.
 pub(super) fn adding() -> Vec<Act> {
     let mut acts = vec![Write(0, 5, Content, 1), Commit, Release, Checkpoint, Rest];

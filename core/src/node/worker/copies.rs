@@ -40,7 +40,7 @@ impl Worker {
             return Some(Refusal::MustNotWait);
         }
         let is_hosts = matches!(header.task, Task::Write(_));
-        (is_hosts && self.store.waits_for_folds()).then_some(Refusal::Busy)
+        (is_hosts && self.waits_for_folds()).then_some(Refusal::Busy)
     }
 
     /// A part of a host's request has come.
@@ -302,6 +302,18 @@ impl Worker {
     /// Whether copies of a volume will be folded in this epoch: it does not sleep. Of one that is gone there will be none.
     pub(super) fn folds_copies_of(&self, id: VolumeId) -> bool {
         self.map.volumes.get(&id).is_none_or(|volume| !self.map.is_asleep(volume))
+    }
+
+    /// Whether copies keep room in the journal that their folds need. Those of volumes that sleep are not folded: the journal
+    /// carries them.
+    pub(super) fn waits_for_folds(&self) -> bool {
+        self.store.waits_for_folds() && self.has_copies_to_fold()
+    }
+
+    /// Whether there are copies of a volume that does not sleep, or only rests.
+    pub(super) fn has_copies_to_fold(&self) -> bool {
+        let lacks = |id| self.map.volumes.get(&id).is_some_and(|v| self.map.lacks_nodes(v));
+        self.store.copies_after(None, usize::MAX).iter().any(|copy| !lacks(copy.kept.volume))
     }
 
     /// Reports that no copies are left that can be folded, if there were some when this node stopped for this epoch.

@@ -112,7 +112,7 @@ impl Worker {
         if self.store.copied_bytes() == 0 {
             return self.folding.nothing_is_copied();
         }
-        let is_pressed = self.store.copies_are_due();
+        let is_pressed = self.store.copies_are_due() && self.has_copies_to_fold();
         if is_pressed {
             self.folding.is_pressed();
         }
@@ -165,7 +165,7 @@ impl Worker {
 
     /// Hosts' writes that wait for room in the journal do not wait before the folds that free it.
     fn make_room_for_folds(&mut self, outbox: &mut Outbox) {
-        if !self.store.waits_for_folds() {
+        if !self.waits_for_folds() {
             return;
         }
         let waits = |ts: &Timestamp, t: &Participation| {

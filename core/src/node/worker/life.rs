@@ -54,11 +54,15 @@ impl Worker {
     }
 
     /// Writes that wait for space in this journal may hold space in others', where the writes wait that hold it here.
-    /// The later ones are refused, and tried again.
+    /// The later ones are refused, and tried again. What a volume that sleeps holds is carried, and holds nothing up.
     pub(super) fn give_way(&mut self, outbox: &mut Outbox) {
         let long =
             |t: &Participation| outbox.now.saturating_sub(t.since) >= self.config.place_after;
-        let held = self.txns.iter().find(|(_, t)| t.phase == Phase::Prepared && long(t));
+        let sleeps = |t: &Participation| {
+            self.map.volumes.get(&t.volume).is_some_and(|volume| self.map.is_asleep(volume))
+        };
+        let holds = |t: &Participation| t.phase == Phase::Prepared && long(t) && !sleeps(t);
+        let held = self.txns.iter().find(|(_, t)| holds(t));
         let Some((&oldest, _)) = held else { return };
         let waits = |ts: &Timestamp, t: &Participation| {
             *ts > oldest && t.phase == Phase::Preparing && long(t) && self.store.waits_for_room(*ts)

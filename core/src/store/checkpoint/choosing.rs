@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::Write;
+use super::super::carrying::Carriable;
 use super::super::format::{Applied, Entry};
 use super::super::merging::Merged;
 use super::super::overlay::Over;
 use super::super::table::page_of;
 use super::{Checkpoint, JournalStore};
-use crate::units::{SECTOR_BYTES, Timestamp};
+use crate::units::{SECTOR, SECTOR_BYTES, Timestamp};
 
 const BATCH_SECTORS: usize = 1024;
 const BATCH_PAGES: usize = 256;
@@ -46,7 +47,8 @@ impl JournalStore {
         if self.overlay.is_empty() && !full && dropped.is_empty() && merged.is_empty() {
             return;
         }
-        let (chosen, mut slots, pages) = self.choose_worth(&held_back);
+        let carriable = self.carriable(&held_back);
+        let (chosen, mut slots, pages) = self.choose_worth(&held_back, &carriable);
         match flattens {
             true => self.fit_flattened(&mut merged, &slots),
             false => self.fit_given(&mut merged, &slots),
@@ -59,15 +61,17 @@ impl JournalStore {
             merged = Merged::default();
         }
         let cost = cost_with(&merged);
+        let carried = self.choose_carried(&chosen, &carriable, cost);
         // With nothing to place, room may still be freed.
         let sparing = chosen.is_empty() || self.is_sparing(chosen.len(), slots.len(), cost);
         // What waits for a slot may find one among those that pointers have left.
         let wants_slots = chosen.is_empty() && self.slots.free() == 0 && self.slots.has_leaving();
         let wants_slots = wants_slots || !dropped.is_empty() || !merged.is_empty();
         let frees_slots = wants_slots && !self.journal.is_tight(cost);
-        if sparing && !frees_slots && self.would_free(&chosen) <= cost {
+        if sparing && !frees_slots && self.would_free(&chosen, &carried) <= cost {
             return;
         }
+        self.carry(carried);
         self.journal.add(Entry::Begin);
         let take = |s| (s, self.overlay.remove(s).expect("just chosen"));
         let mut sectors: BTreeMap<u64, Over> = chosen.into_iter().map(take).collect();
@@ -101,24 +105,26 @@ impl JournalStore {
     fn choose_worth(
         &self,
         held_back: &impl Fn(u64, Timestamp, bool) -> bool,
+        carriable: &Carriable,
     ) -> (Vec<u64>, BTreeSet<u64>, usize) {
         let (chosen, slots, pages) = self.choose(held_back, None);
         let cost = self.frame_cost(chosen.len(), slots.len(), pages);
         let is_worth = !self.is_sparing(chosen.len(), slots.len(), cost)
             || chosen.is_empty()
-            || self.would_free(&chosen) > cost;
-        let oldest = if is_worth { BTreeSet::new() } else { self.unplaced_in_oldest() };
+            || self.would_free(&chosen, &self.choose_carried(&chosen, carriable, cost)) > cost;
+        let oldest = if is_worth { BTreeSet::new() } else { self.unplaced_in_oldest(carriable) };
         match oldest.is_empty() {
             true => (chosen, slots, pages),
             false => self.choose(held_back, Some(&oldest)),
         }
     }
 
-    /// The writes in the oldest frames that are not in place yet: in those before the first undecided write, since none from
-    /// there on is free before that is decided.
-    fn unplaced_in_oldest(&self) -> BTreeSet<Timestamp> {
-        let undecided = self.writes.values().filter(|w| w.is_undecided());
-        let undecided = undecided.filter_map(|w| w.frame).min().unwrap_or(u64::MAX);
+    /// The writes in the oldest frames that are not in place yet: in those before the first undecided write that is not carried,
+    /// since none from there on is free before that is decided.
+    fn unplaced_in_oldest(&self, carriable: &Carriable) -> BTreeSet<Timestamp> {
+        let stays = |(ts, w): &(&Timestamp, &Write)| w.is_undecided() && !carriable.has(**ts);
+        let undecided = self.writes.iter().filter(stays);
+        let undecided = undecided.filter_map(|(_, w)| w.frame).min().unwrap_or(u64::MAX);
         let before = undecided.min(self.journal.after_oldest());
         let is_unplaced = |w: &Write| w.unplaced().is_some_and(|sectors| sectors > 0);
         let oldest = |w: &Write| w.frame.is_some_and(|frame| frame < before) && is_unplaced(w);
@@ -220,14 +226,76 @@ impl JournalStore {
         (64 + 21 * sectors + sums + known + waiting + heard).div_ceil(SECTOR_BYTES) as u64
     }
 
-    /// Sectors of the journal that are free once these sectors are in place.
-    fn would_free(&self, chosen: &[u64]) -> u64 {
+    /// The writes that keep frames once these sectors are in place, by frame.
+    fn staying(&self, chosen: &[u64]) -> BTreeMap<u64, Vec<Timestamp>> {
         let mut placed = BTreeMap::<Timestamp, u64>::new();
         for over in chosen.iter().filter_map(|s| self.overlay.get(*s)) {
             over.names().into_iter().for_each(|ts| *placed.entry(ts).or_default() += 1);
         }
         let goes = |ts, w: &Write| w.unplaced() == Some(placed.get(ts).map_or(0, |n| *n));
-        let stays = self.writes.iter().filter(|(ts, w)| !goes(ts, w)).filter_map(|(_, w)| w.frame);
-        self.journal.taken_before(stays.min().unwrap_or(u64::MAX))
+        let mut staying = BTreeMap::<u64, Vec<Timestamp>>::new();
+        for (ts, write) in self.writes.iter().filter(|(ts, write)| !goes(ts, write)) {
+            if let Some(frame) = write.frame {
+                staying.entry(frame).or_default().push(*ts);
+            }
+        }
+        staying
+    }
+
+    /// Sectors of the journal that are free once these sectors are in place, and these writes are carried.
+    fn would_free(&self, chosen: &[u64], carried: &BTreeSet<Timestamp>) -> u64 {
+        let staying = self.staying(chosen);
+        let stays = |(_, writes): &(&u64, &Vec<_>)| !writes.iter().all(|ts| carried.contains(ts));
+        self.journal.taken_before(staying.iter().find(stays).map_or(u64::MAX, |(frame, _)| *frame))
+    }
+
+    /// The writes that may be carried: some if more than half of the journal is in use, and these take not too much of it.
+    fn carriable(&self, held_back: &impl Fn(u64, Timestamp, bool) -> bool) -> Carriable {
+        let size = self.journal.size();
+        if self.journal.used() <= size / 2 || !self.config.carries() {
+            return Carriable::default();
+        }
+        let is_held =
+            |sector, over: &Over| held_back(sector, over.newest(), over.content.is_some());
+        let (waiting, unsaid) = ((&self.overlay, &self.copies), self.journal.unsaid_outcomes());
+        let most = size * SECTOR * 3 / 8;
+        Carriable::among(&self.writes, waiting, &unsaid, most, is_held)
+    }
+
+    /// The writes to be carried with a checkpoint of these sectors, whose frame takes `cost`: those that then keep the oldest
+    /// frames. None if it frees enough without, or not enough with them.
+    fn choose_carried(
+        &self,
+        chosen: &[u64],
+        carriable: &Carriable,
+        cost: u64,
+    ) -> BTreeSet<Timestamp> {
+        if carriable.is_empty() || self.would_free(chosen, &BTreeSet::new()) > cost {
+            return BTreeSet::new();
+        }
+        let most = self.journal.size() * SECTOR / 16;
+        let (mut carried, mut bytes) = (BTreeSet::new(), 0);
+        for writes in self.staying(chosen).into_values() {
+            let each = writes.iter().map(|ts| carriable.bytes(*ts));
+            let Some(more) = each.sum::<Option<u64>>() else { break };
+            let is_too_much = bytes > 0 && bytes + more > most;
+            if is_too_much || !self.journal.has_room_to_carry(bytes + more, cost) {
+                break;
+            }
+            bytes += more;
+            carried.extend(writes);
+        }
+        match self.would_free(chosen, &carried) > cost {
+            true => carried,
+            false => BTreeSet::new(),
+        }
+    }
+
+    /// Writes these again at the head of the journal.
+    fn carry(&mut self, writes: BTreeSet<Timestamp>) {
+        if !writes.is_empty() {
+            self.journal.carries = writes;
+            self.pump();
+        }
     }
 }

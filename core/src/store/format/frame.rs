@@ -4,7 +4,8 @@ use super::super::index::PAGES_PER_INDEX;
 use super::super::reached::Reached;
 use super::super::table::State;
 use super::super::torn::{PageSum, PageSums};
-use super::super::{ChangeKind, Kept};
+use super::super::{Change, ChangeKind, Kept};
+use super::carried::Carried;
 use super::{MOST_COUNTED, put_heard, seal, sealed, take_heard};
 use crate::units::{
     Epoch, LAST_THIN, NodeId, SECTOR, SECTOR_BYTES, SPACE_SECTORS, Timestamp, VolumeId,
@@ -45,6 +46,8 @@ pub(crate) enum Entry {
     Life(Epoch),
     /// Frames with lower numbers were safe when this was written, and so was the content of the writes in them.
     Safe(u64),
+    /// A write whose first frame may go.
+    Carried(Carried),
 }
 
 /// What a change is, apart from its bytes, which follow the frame's head.
@@ -55,6 +58,18 @@ pub(crate) struct ChangeHead {
     pub kind: ChangeKind,
     /// `None` for a run of zeros, which has no bytes in the frame.
     pub crc: Option<u32>,
+}
+
+impl ChangeHead {
+    /// The head of a change.
+    pub fn of(change: &Change) -> ChangeHead {
+        ChangeHead {
+            sector: change.sector,
+            count: change.count() as u32,
+            kind: change.kind,
+            crc: (!change.data.is_zero()).then(|| change.data.crc()),
+        }
+    }
 }
 
 /// Content of a whole slot, which stands in another place already, or will when the write is prepared.
@@ -95,7 +110,7 @@ impl Bounds {
     }
 
     /// Fails if there is no logical sector of this number.
-    fn sector(&self, sector: u64) -> Read<()> {
+    pub(super) fn sector(&self, sector: u64) -> Read<()> {
         match self.left_from(sector) {
             0 => Err(BytesError::Bounds { what: "a sector", value: sector }),
             _ => Ok(()),
@@ -118,6 +133,14 @@ impl Bounds {
             Some(places) if place < places => Ok(()),
             _ => Err(BytesError::Bounds { what: "a slot's place", value: place }),
         }
+    }
+
+    /// Fails if a write cannot have this part.
+    pub(super) fn part(&self, changes: &[ChangeHead], redirects: &[Redirect]) -> Read<()> {
+        redirects.iter().try_for_each(|r| self.redirect(r))?;
+        changes.iter().try_for_each(|c| {
+            at_most("the sectors of a change", c.count.into(), self.left_from(c.sector))
+        })
     }
 
     /// Fails if there is no such page.
@@ -162,15 +185,15 @@ impl FrameHead {
 }
 
 impl Entry {
+    /// Whether its frame is kept for a write.
+    pub fn keeps_its_frame(&self) -> bool {
+        matches!(self, Entry::Prepare { .. } | Entry::Carried(_))
+    }
+
     /// What must hold of every entry that is written on a disk of these bounds, and of every one that is read.
     pub fn check(&self, bounds: Bounds) -> Read<()> {
         match self {
-            Entry::Prepare { changes, redirects, .. } => {
-                redirects.iter().try_for_each(|r| bounds.redirect(r))?;
-                changes.iter().try_for_each(|c| {
-                    at_most("the sectors of a change", c.count.into(), bounds.left_from(c.sector))
-                })
-            }
+            Entry::Prepare { changes, redirects, .. } => bounds.part(changes, redirects),
             Entry::Apply { sectors, pointers, sums } => {
                 bounds.sums(sums)?;
                 pointers.iter().try_for_each(|(slot, place)| match *place {
@@ -183,6 +206,7 @@ impl Entry {
                 })
             }
             Entry::Overtaken { sectors, .. } => sectors.iter().try_for_each(|s| bounds.sector(*s)),
+            Entry::Carried(carried) => carried.check(bounds),
             Entry::Outcome { .. }
             | Entry::Released { .. }
             | Entry::Begin
@@ -307,6 +331,7 @@ fn payload_sectors(entry: &Entry) -> u64 {
 pub(crate) fn changes_of(entry: &Entry) -> &[ChangeHead] {
     match entry {
         Entry::Prepare { changes, .. } => changes,
+        Entry::Carried(carried) => &carried.changes,
         _ => &[],
     }
 }
@@ -332,28 +357,7 @@ fn encode_entry(w: &mut Writer, entry: &Entry) -> u64 {
             w.u8(3);
             w.u64(ts.0);
         }
-        Entry::Apply { sectors, pointers, sums } => {
-            let kind = match (sums.is_empty(), pointers.is_empty()) {
-                (true, true) => 4,
-                (true, false) => 12,
-                (false, _) => 14,
-            };
-            w.u8(kind);
-            w.list(sectors.iter(), encode_applied);
-            if kind != 4 {
-                w.list(pointers.iter(), |w, (slot, place)| {
-                    w.u64(*slot);
-                    w.u64(*place);
-                });
-            }
-            if kind == 14 {
-                w.list(sums.pages.iter(), encode_page_sum);
-                w.list(sums.index.iter(), |w, (page, crc)| {
-                    w.u64(*page);
-                    w.u32(*crc);
-                });
-            }
-        }
+        Entry::Apply { sectors, pointers, sums } => encode_apply(w, sectors, pointers, sums),
         Entry::Known { ts, meta } => {
             w.u8(5);
             w.u64(ts.0);
@@ -381,8 +385,35 @@ fn encode_entry(w: &mut Writer, entry: &Entry) -> u64 {
             w.u8(13);
             w.u64(*number);
         }
+        Entry::Carried(carried) => {
+            w.u8(15);
+            carried.encode(w);
+        }
     }
     payload_sectors(entry)
+}
+
+fn encode_apply(w: &mut Writer, sectors: &[Applied], pointers: &[(u64, u64)], sums: &PageSums) {
+    let kind = match (sums.is_empty(), pointers.is_empty()) {
+        (true, true) => 4,
+        (true, false) => 12,
+        (false, _) => 14,
+    };
+    w.u8(kind);
+    w.list(sectors.iter(), encode_applied);
+    if kind != 4 {
+        w.list(pointers.iter(), |w, (slot, place)| {
+            w.u64(*slot);
+            w.u64(*place);
+        });
+    }
+    if kind == 14 {
+        w.list(sums.pages.iter(), encode_page_sum);
+        w.list(sums.index.iter(), |w, (page, crc)| {
+            w.u64(*page);
+            w.u32(*crc);
+        });
+    }
 }
 
 fn decode_entry(r: &mut Reader) -> Read<Entry> {
@@ -423,11 +454,12 @@ fn decode_entry(r: &mut Reader) -> Read<Entry> {
         9 => Entry::Checkpoint(r.u64()?),
         10 => Entry::Overtaken { ts: Timestamp(r.u64()?), sectors: r.list(8, Reader::u64)? },
         13 => Entry::Safe(r.u64()?),
+        15 => Entry::Carried(Carried::decode(r)?),
         value => return Err(BytesError::Unknown { what: "entry of a journal", value }),
     })
 }
 
-const CHANGE_BYTES: usize = 17;
+pub(super) const CHANGE_BYTES: usize = 17;
 /// It is added to what is there.
 const ADDED: u8 = 1;
 /// It is zeros, and has no bytes in the frame.
@@ -443,7 +475,7 @@ const FOLDED: u8 = 16 | ZEROS;
 /// Where the number of a data unit begins. No frame has as many sectors.
 const UNIT_SHIFT: u32 = 24;
 
-fn encode_change(w: &mut Writer, c: &ChangeHead) {
+pub(super) fn encode_change(w: &mut Writer, c: &ChangeHead) {
     let (kind, unit) = match c.kind {
         ChangeKind::Content => (0, 0),
         ChangeKind::Delta => (ADDED, 0),
@@ -460,7 +492,7 @@ fn encode_change(w: &mut Writer, c: &ChangeHead) {
     }
 }
 
-fn decode_change(r: &mut Reader) -> Read<ChangeHead> {
+pub(super) fn decode_change(r: &mut Reader) -> Read<ChangeHead> {
     let (sector, counted, flags, crc) = (r.u64()?, r.u32()?, r.u8()?, r.u32()?);
     let (unit, of_unit) = ((counted >> UNIT_SHIFT) as u8, counted & ((1 << UNIT_SHIFT) - 1));
     let (count, kind) = match flags {
@@ -477,15 +509,15 @@ fn decode_change(r: &mut Reader) -> Read<ChangeHead> {
 }
 
 /// Of a slot of no sectors.
-const REDIRECT_LEAST_BYTES: usize = 20;
+pub(super) const REDIRECT_LEAST_BYTES: usize = 20;
 
-fn encode_redirect(w: &mut Writer, redirect: &Redirect) {
+pub(super) fn encode_redirect(w: &mut Writer, redirect: &Redirect) {
     w.u64(redirect.slot);
     w.u64(redirect.place);
     w.list(redirect.crcs.iter(), |w, crc| w.u32(*crc));
 }
 
-fn decode_redirect(r: &mut Reader) -> Read<Redirect> {
+pub(super) fn decode_redirect(r: &mut Reader) -> Read<Redirect> {
     let (slot, place) = (r.u64()?, r.u64()?);
     Ok(Redirect { slot, place, crcs: r.list(4, Reader::u32)? })
 }
@@ -517,71 +549,4 @@ fn decode_page_sum(r: &mut Reader) -> Read<PageSum> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const BOUNDS: Bounds = Bounds { offered: 960, data: 1000, slot: 4, has_spaces: true, pages: 9 };
-
-    #[test]
-    fn frames_round_trip_and_any_flipped_bit_is_seen() {
-        let payload = vec![5u8; SECTOR_BYTES];
-        let change = ChangeHead {
-            sector: 9,
-            count: 1,
-            kind: ChangeKind::Delta,
-            crc: Some(checksum::crc32c(&payload)),
-        };
-        let zeros = ChangeHead { sector: 77, count: 512, kind: ChangeKind::Content, crc: None };
-        let entries = vec![
-            Entry::Prepare {
-                ts: Timestamp(5),
-                meta: vec![1, 2],
-                changes: vec![change, zeros],
-                redirects: Vec::new(),
-            },
-            Entry::Prepare {
-                ts: Timestamp(6),
-                meta: vec![1, 2],
-                changes: Vec::new(),
-                redirects: vec![Redirect { slot: 3, place: 9, crcs: vec![1, 2, 3, 4] }],
-            },
-            Entry::Outcome { ts: Timestamp(4), commit: true },
-            Entry::Safe(7),
-            Entry::Released { ts: Timestamp(3) },
-            Entry::Known { ts: Timestamp(2), meta: vec![] },
-            Entry::Begin,
-            Entry::Checkpoint(7),
-            Entry::Overtaken { ts: Timestamp(4), sectors: vec![5, 6] },
-            Entry::Life(8),
-            Entry::Heard(vec![(NodeId(3), Reached { disk: 1, life: 2, frame: 3, sequence: 4 })]),
-            Entry::Apply {
-                sectors: vec![Applied { sector: 1, version: Timestamp(2), crc: 3, state: 1 }],
-                pointers: Vec::new(),
-                sums: PageSums::default(),
-            },
-            Entry::Apply {
-                sectors: Vec::new(),
-                pointers: vec![(3, 9), (SPACE_SECTORS, NOWHERE)],
-                sums: PageSums::default(),
-            },
-            Entry::Apply {
-                sectors: Vec::new(),
-                pointers: Vec::new(),
-                sums: PageSums {
-                    pages: vec![PageSum { page: 8, is_marked: true, crc: 7 }],
-                    index: vec![(0, 6)],
-                },
-            },
-        ];
-        let (mut frame, head) = encode_frame(42, 8, &entries);
-        assert_eq!((head.head_sectors, head.payload_sectors), (1, 1));
-        frame.extend_from_slice(&payload);
-        assert_eq!(decode_frame(42, &frame, BOUNDS), Some(Ok((head, entries))));
-        assert_eq!(decode_frame(43, &frame, BOUNDS), None, "a frame of another formatting");
-        for at in [0, 20, 60, SECTOR_BYTES + 7] {
-            frame[at] ^= 4;
-            assert_eq!(decode_frame(42, &frame, BOUNDS), None, "byte {at}");
-            frame[at] ^= 4;
-        }
-    }
-}
+mod tests;

@@ -19,6 +19,7 @@
 //! Assertions come in pairs: what is asserted of a superblock or a frame before it is written is a
 //! [`FormatError`] when it is read and does not hold. Bytes from a disk never make it panic.
 
+mod carried;
 mod frame;
 mod superblock;
 pub mod versions;
@@ -29,6 +30,7 @@ use weft_bytes::{BytesError, Little, Read, Reader, Writer};
 use super::reached::Reached;
 use crate::units::{Epoch, NodeId, Timestamp};
 
+pub(crate) use carried::{Carried, Standing};
 pub(crate) use frame::{
     Applied, Bounds, ChangeHead, Entry, FrameHead, NOWHERE, Redirect, decode_frame, decode_head,
     encode_frame,

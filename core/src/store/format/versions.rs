@@ -11,7 +11,7 @@ use super::FormatError;
 use super::superblock::Superblock;
 
 /// Version of the format that new disks get.
-pub const FORMAT_VERSION: u32 = 6;
+pub const FORMAT_VERSION: u32 = 7;
 /// The oldest version that this code reads, and writes on disks that have it.
 pub const OLDEST_VERSION: u32 = 3;
 
@@ -45,12 +45,8 @@ pub const VERSIONS: &[Version] = &[
     version(3, Opening::Convert(to_newest)),
     Version { has_slots: true, ..version(4, Opening::Convert(to_newest)) },
     Version { has_slots: true, has_page_sums: true, ..version(5, Opening::Convert(to_newest)) },
-    Version {
-        has_slots: true,
-        has_page_sums: true,
-        has_spaces: true,
-        ..version(FORMAT_VERSION, Opening::AsItIs)
-    },
+    with_spaces(6, Opening::Convert(to_newest)),
+    with_spaces(FORMAT_VERSION, Opening::AsItIs),
     #[cfg(test)]
     tests::CONVERTED,
     #[cfg(test)]
@@ -62,7 +58,14 @@ const fn version(number: u32, opening: Opening) -> Version {
     Version { number, has_slots: false, has_page_sums: false, has_spaces: false, opening }
 }
 
-/// A disk without slots says so with zeros, and one without address spaces has no thin volumes. From the next checkpoint on the journal has checksums of pages.
+/// A version whose disks have slots, checksums of pages and address spaces.
+const fn with_spaces(number: u32, opening: Opening) -> Version {
+    let version = version(number, opening);
+    Version { has_slots: true, has_page_sums: true, has_spaces: true, ..version }
+}
+
+/// A disk without slots says so with zeros, and one without address spaces has no thin volumes. From the next checkpoint on the
+/// journal has checksums of pages. No journal of an earlier version has carried entries.
 fn to_newest(superblock: Superblock) -> Superblock {
     Superblock { version: FORMAT_VERSION, ..superblock }
 }

@@ -1,7 +1,7 @@
 //! What an entry of the journal cannot say after those before it. No store writes such a journal, so whoever wrote it
 //! was wrong in a way that checksums do not show, and nothing in it can be believed.
 
-use super::super::format::{Entry, Redirect};
+use super::super::format::{Entry, Redirect, Standing};
 use super::super::{FormatError, JournalStore, Write};
 use crate::units::Timestamp;
 
@@ -28,6 +28,18 @@ impl JournalStore {
             Entry::Known { ts, .. } => {
                 let undecided = found(ts).filter(|undecided| *undecided);
                 undecided.map(|_| (*ts, "is known to have committed, and is undecided"))
+            }
+            Entry::Carried(carried) => {
+                let is_undecided = carried.standing == Standing::Undecided;
+                match found(&carried.ts) {
+                    Some(undecided) if undecided != is_undecided => {
+                        Some((carried.ts, "is carried as what it is not"))
+                    }
+                    None if self.has_others(&carried.redirects) => {
+                        Some((carried.ts, "is in a slot that another has"))
+                    }
+                    Some(_) | None => None,
+                }
             }
             Entry::Apply { .. }
             | Entry::Begin

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use weft_bytes::checksum;
 
-use super::super::format::{Applied, ChangeHead, Entry, encode_frame};
+use super::super::format::{Applied, Carried, ChangeHead, Entry, Standing, encode_frame};
 use super::super::torn::PageSums;
 use super::super::{ChangeKind, DiskOp, Event, Store, StoreConfig};
 use super::tests::work;
@@ -83,14 +83,26 @@ fn decided(ts: u64, commit: bool) -> Entry {
     Entry::Outcome { ts: Timestamp(ts), commit }
 }
 
+/// An entry that carries a write that changes a sector.
+fn carried(ts: u64, sector: u64, kind: ChangeKind, standing: Standing) -> Entry {
+    let Entry::Prepare { ts, meta, changes, redirects } = prepare(ts, sector, kind) else {
+        unreachable!("it prepares")
+    };
+    Entry::Carried(Carried { ts, meta, standing, changes, redirects, overtaken: Vec::new() })
+}
+
 fn entry() -> impl Strategy<Value = Entry> {
     let ts = || 1..5u64;
     let kind =
         prop_oneof![Just(ChangeKind::Content), Just(ChangeKind::Delta), Just(ChangeKind::Mark)];
+    let standing =
+        prop_oneof![Just(Standing::Undecided), Just(Standing::Committed), Just(Standing::Released)];
+    let carries = (ts(), 0..3u64, kind.clone(), standing);
     let applied = (0..3u64, ts(), 0..4u8);
     prop_oneof![
         4 => (ts(), 0..3u64, kind).prop_map(|(ts, sector, kind)| prepare(ts, sector, kind)),
         4 => (ts(), any::<bool>()).prop_map(|(ts, commit)| decided(ts, commit)),
+        2 => carries.prop_map(|(ts, sector, kind, standing)| carried(ts, sector, kind, standing)),
         1 => ts().prop_map(|ts| Entry::Released { ts: Timestamp(ts) }),
         1 => ts().prop_map(|ts| Entry::Known { ts: Timestamp(ts), meta: vec![2] }),
         1 => (ts(), 0..3u64)
@@ -129,6 +141,7 @@ fn what_no_store_writes_is_refused() {
     let (released, known) =
         (Entry::Released { ts: Timestamp(3) }, Entry::Known { ts: Timestamp(3), meta: vec![] });
     let overtaken = Entry::Overtaken { ts: Timestamp(3), sectors: vec![1] };
+    let carries = |standing| carried(3, 1, ChangeKind::Content, standing);
     let cases = [
         (vec![content(3), content(3)], "is prepared, and was prepared before"),
         (vec![content(3), decided(3, true), content(3)], "is prepared, and was prepared before"),
@@ -137,6 +150,12 @@ fn what_no_store_writes_is_refused() {
         (vec![content(3), decided(3, true), overtaken], "is overtaken after it was decided"),
         (vec![content(3), released], "is released undecided"),
         (vec![content(3), known], "is known to have committed, and is undecided"),
+        (vec![content(3), carries(Standing::Committed)], "is carried as what it is not"),
+        (
+            vec![carries(Standing::Released), carries(Standing::Undecided)],
+            "is carried as what it is not",
+        ),
+        (vec![carries(Standing::Undecided), content(3)], "is prepared, and was prepared before"),
     ];
     for (entries, what) in cases {
         let apart: Vec<_> = entries.iter().map(|e| vec![e.clone()]).collect();
@@ -158,6 +177,15 @@ fn what_only_looks_like_a_contradiction_is_not_refused() {
     let unknown = vec![decided(8, true), decided(9, false), Entry::Released { ts: Timestamp(8) }];
     assert_eq!(outcome(&[unknown]), Ok(0));
     assert_eq!(outcome(&[vec![content(3), decided(3, false), content(3)]]), Ok(1));
+    let carries = |standing| carried(3, 1, ChangeKind::Content, standing);
+    let known = Entry::Known { ts: Timestamp(3), meta: vec![] };
+    for first in [vec![], vec![content(3)], vec![carries(Standing::Undecided)]] {
+        assert_eq!(outcome(&[first, vec![carries(Standing::Undecided)]]), Ok(1));
+    }
+    for first in [vec![], vec![content(3), decided(3, true)], vec![known]] {
+        assert_eq!(outcome(&[first, vec![carries(Standing::Committed)]]), Ok(1));
+    }
+    assert_eq!(outcome(&[vec![carries(Standing::Released)]]), Ok(0), "nobody asks after it");
     assert_eq!(outcome(&[vec![apply(1, 4)], vec![apply(1, 3)], vec![apply(2, 9)]]), Ok(0));
 }
 

@@ -81,7 +81,7 @@ impl JournalStore {
         let size = self.superblock.slot();
         let mut reads = Vec::new();
         for (ts, write) in &self.writes {
-            if write.frame.is_some_and(|frame| frame >= promised) {
+            if write.frame.is_some_and(|frame| frame >= promised) && !write.is_carried {
                 let places = write.redirects().iter().map(|r| r.place).enumerate();
                 reads.extend(places.map(|(n, place)| (*ts, n, place * size)));
             }

@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::super::format::{
-    Applied, ChangeHead, Entry, FORGOT, FrameHead, NOWHERE, SUPERBLOCKS, decode_frame, decode_head,
+    Applied, Carried, ChangeHead, Entry, FORGOT, FrameHead, NOWHERE, SUPERBLOCKS, Standing,
+    decode_frame, decode_head,
 };
 use super::super::overlay::Over;
+use super::super::torn::PageSums;
+use super::super::writes::Life;
 use super::super::{Change, FormatError, Journal, JournalStore, Reached, Superblock, Write};
 use crate::Buffer;
 use crate::units::{Epoch, NodeId, SECTOR, SECTOR_BYTES, SPACE_SECTORS};
@@ -144,7 +147,7 @@ impl JournalStore {
         // Positions of others, and the times of the disk's writes, are right nevertheless.
         for entry in frames.into_iter().flat_map(|f| f.2) {
             match entry {
-                Entry::Prepare { ts, .. } => {
+                Entry::Prepare { ts, .. } | Entry::Carried(Carried { ts, .. }) => {
                     self.superblock.latest = self.superblock.latest.max(ts);
                 }
                 Entry::Heard(heard) => self.replay_heard(heard),
@@ -178,8 +181,8 @@ impl JournalStore {
     /// Takes in what the frames say, one after the other.
     fn replay_frames(&mut self, frames: Vec<Found>, bytes: &[u8]) -> Result<(), FormatError> {
         for (at, head, entries) in frames {
-            let prepares = entries.iter().filter(|e| matches!(e, Entry::Prepare { .. })).count();
-            self.journal.found(head.number, at, head.sectors(), prepares as u32);
+            let pins = entries.iter().filter(|entry| entry.keeps_its_frame()).count();
+            self.journal.found(head.number, at, head.sectors(), pins as u32);
             let payload = ((at + head.head_sectors) * SECTOR) as usize;
             self.replay_entries(head.number, entries, &bytes[payload..])?;
         }
@@ -221,34 +224,7 @@ impl JournalStore {
                     recovery.known = (None, Vec::new());
                 }
                 Entry::Apply { sectors, pointers, sums } => {
-                    let (dropped, pointers): (Vec<_>, Vec<_>) =
-                        pointers.into_iter().partition(|(_, place)| *place == NOWHERE);
-                    let adopted = self.found_adopted(&pointers, &dropped);
-                    for (slot, place) in &pointers {
-                        self.slots.replay_pointer(*slot, *place);
-                    }
-                    dropped.into_iter().for_each(|(slot, _)| self.replay_drop(slot));
-                    let recovery = self.recovery.as_mut().expect("opening");
-                    recovery.last.number = std::mem::take(&mut recovery.number);
-                    recovery.last.sectors = sectors.iter().map(|a| a.sector).collect();
-                    recovery.last.applied = sectors.clone();
-                    recovery.last.sums = sums;
-                    for applied in &sectors {
-                        if let Some(slot) = self.slots.slot_of(applied.sector) {
-                            self.slots.put_in_place(slot, &recovery.begun_moved);
-                        }
-                    }
-                    recovery.last.pointers = pointers.into_iter().collect();
-                    recovery.last.known = std::mem::take(&mut recovery.known);
-                    let of_slot =
-                        |a: &Applied| adopted.get(&self.slots.slot_of(a.sector)?).copied();
-                    let places: Vec<_> = sectors.iter().map(of_slot).collect();
-                    for (applied, place) in sectors.into_iter().zip(places) {
-                        match place {
-                            Some(place) => self.replay_adopted(applied, place),
-                            None => self.replay_apply(applied),
-                        }
-                    }
+                    self.replay_checkpoint(sectors, pointers, sums);
                 }
                 Entry::Heard(heard) => self.replay_heard(heard),
                 Entry::Life(life) => self.replay_life(life),
@@ -264,9 +240,78 @@ impl JournalStore {
                 Entry::Checkpoint(number) => {
                     self.recovery.as_mut().expect("opening").number = number;
                 }
+                Entry::Carried(carried) => {
+                    let heads = carried.changes.iter();
+                    let changes = heads.map(|h| change(h, payload, &mut at)).collect();
+                    self.replay_carried(frame, carried, changes);
+                }
             }
         }
         Ok(())
+    }
+
+    /// A checkpoint was about to put these sectors in place, and to write these pointers.
+    fn replay_checkpoint(
+        &mut self,
+        sectors: Vec<Applied>,
+        pointers: Vec<(u64, u64)>,
+        sums: PageSums,
+    ) {
+        let (dropped, pointers): (Vec<_>, Vec<_>) =
+            pointers.into_iter().partition(|(_, place)| *place == NOWHERE);
+        let adopted = self.found_adopted(&pointers, &dropped);
+        for (slot, place) in &pointers {
+            self.slots.replay_pointer(*slot, *place);
+        }
+        dropped.into_iter().for_each(|(slot, _)| self.replay_drop(slot));
+        let recovery = self.recovery.as_mut().expect("opening");
+        recovery.last.number = std::mem::take(&mut recovery.number);
+        recovery.last.sectors = sectors.iter().map(|a| a.sector).collect();
+        recovery.last.applied = sectors.clone();
+        recovery.last.sums = sums;
+        for applied in &sectors {
+            if let Some(slot) = self.slots.slot_of(applied.sector) {
+                self.slots.put_in_place(slot, &recovery.begun_moved);
+            }
+        }
+        recovery.last.pointers = pointers.into_iter().collect();
+        recovery.last.known = std::mem::take(&mut recovery.known);
+        let of_slot = |a: &Applied| adopted.get(&self.slots.slot_of(a.sector)?).copied();
+        let places: Vec<_> = sectors.iter().map(of_slot).collect();
+        for (applied, place) in sectors.into_iter().zip(places) {
+            match place {
+                Some(place) => self.replay_adopted(applied, place),
+                None => self.replay_apply(applied),
+            }
+        }
+    }
+
+    /// A write is carried. If its first frame is still there, all that this entry says is known.
+    fn replay_carried(&mut self, frame: u64, carried: Carried, changes: Vec<Change>) {
+        let Carried { ts, meta, standing, redirects, overtaken, .. } = carried;
+        self.superblock.latest = self.superblock.latest.max(ts);
+        if let Some(write) = self.writes.get_mut(&ts) {
+            write.is_carried = true;
+            write.overtaken_also_in(overtaken.clone());
+            if let Some(from) = write.frame.replace(frame) {
+                return self.journal.unpin(Some(from));
+            }
+        }
+        if standing == Standing::Undecided {
+            let mut write = Write::found(meta, (changes, redirects), frame);
+            write.is_carried = true;
+            write.overtaken_in(overtaken);
+            return self.keep_write(ts, write);
+        }
+        let write = self.writes.entry(ts).or_insert_with(|| Write::known(meta));
+        write.frame = Some(frame);
+        let mut superseded = Vec::new();
+        let unplaced = self.take_effect(ts, &changes, true, &mut superseded, &mut Vec::new());
+        self.writes.get_mut(&ts).expect("just seen").life = Life::Committed { unplaced };
+        self.unpin_all(superseded);
+        if standing == Standing::Released {
+            self.released(ts);
+        }
     }
 
     fn replay_heard(&mut self, heard: Vec<(NodeId, Reached)>) {

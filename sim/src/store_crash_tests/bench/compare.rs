@@ -3,6 +3,44 @@
 use super::*;
 
 impl Bench {
+    /// A write is decided.
+    pub(super) fn outcome(&mut self, ts: Timestamp, commit: bool) {
+        let write = self.writes.get_mut(&ts).expect("just seen");
+        if !commit {
+            self.aborted = Some((ts, write.changes, false));
+        }
+        if write.outcome.replace(commit).is_none() && commit {
+            let (sector, count, kind, byte) = write.changes;
+            for sector in sector..sector + count {
+                if kind.replaces() || kind == FOLD {
+                    self.dropped.remove(&sector);
+                }
+                if self.decide_copy((sector, kind, byte), ts) {
+                    continue;
+                }
+                let replaced = self.replaced.entry(sector).or_insert(Timestamp::ZERO);
+                if *replaced > ts {
+                    continue;
+                }
+                let held = self.content.entry(sector).or_insert((Some(0), ts));
+                let before = held.0;
+                let is = match kind {
+                    Delta => held.0.map(|before| before ^ byte),
+                    Mark => None,
+                    Content | ChangeKind::Fold(_) | ChangeKind::Copy(_) => Some(byte),
+                };
+                if kind != Delta {
+                    *replaced = ts;
+                }
+                *held = (is, ts.max(held.1));
+                if held.0 == Some(0) && before != Some(0) {
+                    self.emptied.insert(sector, ts);
+                }
+            }
+        }
+        self.store.outcome(ts, commit);
+    }
+
     pub(in crate::store_crash_tests) fn compare(&mut self) {
         let all = SLOTS * SLOT;
         self.compare_copies(all);
