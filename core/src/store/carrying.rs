@@ -145,7 +145,7 @@ fn left_of(
             Some((ts, Content::Mark)) => {
                 add(*ts, sector, ChangeKind::Mark, Buffer::Zero(SECTOR_BYTES));
             }
-            // A slot is carried by nobody.
+            // Slots are not carried.
             Some((_, Content::Slot { .. })) | None => {}
         }
         for (ts, delta) in &over.deltas {

@@ -169,7 +169,7 @@ pub(crate) struct Arrived {
 #[derive(Default)]
 pub(crate) struct Arrivals {
     all: Vec<Arrival>,
-    /// Questions whose answers nobody waits for any more.
+    /// Abandoned questions.
     unwanted: Vec<(NodeId, u64)>,
 }
 

@@ -63,7 +63,7 @@ impl Reactor {
         }
     }
 
-    /// Unfinished volumes that nobody does anything about, in any process, if this one is to see to them.
+    /// Unfinished volumes that nobody does anything about, in any process, if this one leads.
     fn unfinished_in_nobodys_hand(&mut self) -> Vec<VolumeId> {
         if !self.engine.rule.together().is_none_or(|t| t.is_in_charge())
             || !self.engine.is_settled()
@@ -78,7 +78,7 @@ impl Reactor {
         unfinished.into_iter().filter(|id| !ours.contains(id) && !others.has_in_hand(*id)).collect()
     }
 
-    /// Removes deleted volumes for good that have been kept for a day. One goes also if the content of
+    /// Permanently removes volumes that were deleted a day ago. One goes also if the content of
     /// drained or lost disks finds room without it, and none with it.
     pub(super) fn forget_what_was_deleted(&mut self, now: Instant) {
         self.housekeeping.witness(self.engine.map(), now);
