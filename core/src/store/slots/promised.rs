@@ -11,8 +11,8 @@ use crate::units::SPACE_SECTORS;
 /// The promised slots of a disk.
 #[derive(Clone, Hash)]
 pub(super) struct Promised {
-    /// Slots of volumes whose room is reserved; all, before the map has said how many.
-    own: u64,
+    /// Slots of volumes whose room is reserved. Nothing before the map has said how many: then all may be.
+    own: Option<u64>,
     /// As many can be promised.
     all: u64,
     /// Slots of thin volumes that have no place yet, and have been promised one: by how many undecided writes, and
@@ -22,12 +22,13 @@ pub(super) struct Promised {
 
 impl Promised {
     pub fn new(all: u64) -> Promised {
-        Promised { own: all, all, waiting: BTreeMap::new() }
+        Promised { own: None, all, waiting: BTreeMap::new() }
     }
 
     /// A slot has no place any more. In space 0 it belonged to no volume.
     pub fn dropped(&mut self, is_thin: bool) {
-        self.own = self.own.saturating_sub(u64::from(!is_thin));
+        let of_own = u64::from(!is_thin);
+        self.own = self.own.map(|own| own.saturating_sub(of_own));
     }
 
     /// A slot has a place now.
@@ -39,17 +40,22 @@ impl Promised {
 impl Slots {
     /// Reserves slots for volumes that are not thin, and for content of space 0 that will be dropped.
     pub fn promise(&mut self, slots: u64) {
-        self.promised.own = slots;
+        self.promised.own = Some(slots);
     }
 
-    /// How many slots are reserved, or have content of space 0 that belongs to no volume any more.
+    /// How many slots are known to be reserved, or have content of space 0 that belongs to no volume any more.
     pub(super) fn promised(&self) -> u64 {
-        self.promised.own.max(self.places.placed())
+        self.promised.own.unwrap_or(0).max(self.places.placed())
+    }
+
+    /// How many may be.
+    fn own(&self) -> u64 {
+        self.promised.own.unwrap_or(self.promised.all)
     }
 
     /// Slots without a place to which one is promised.
     pub(super) fn unplaced(&self) -> u64 {
-        let own = self.promised.own.saturating_sub(self.places.placed());
+        let own = self.own().saturating_sub(self.places.placed());
         own + self.promised.waiting.len() as u64
     }
 
@@ -70,7 +76,8 @@ impl Slots {
 
     /// Slots that are reserved, in use, or promised.
     fn taken(&self) -> u64 {
-        self.promised() + self.places.placed_thin() + self.promised.waiting.len() as u64
+        let own = self.own().max(self.places.placed());
+        own + self.places.placed_thin() + self.promised.waiting.len() as u64
     }
 
     /// Whether a slot has a place, or has been promised one.
@@ -197,8 +204,14 @@ mod tests {
         let sb = Superblock::divide(7, 3, 9, 100_000, 4096).expect("it is large enough");
         let mut slots = Slots::new(&sb);
         let some = |n: u64| (0..n).map(slot).collect::<BTreeSet<u64>>();
-        assert!(!slots.can_promise(&some(1)), "all are reserved");
+        assert!(!slots.can_promise(&some(1)), "all may be reserved");
+        assert_eq!(
+            slots.promised(),
+            0,
+            "but none is known to be: the disk does not seem to be full"
+        );
         slots.promise(sb.logical_slots() - 10);
+        assert_eq!(slots.promised(), sb.logical_slots() - 10);
         assert!(slots.can_promise(&some(10)) && !slots.can_promise(&some(11)));
 
         slots.expect_places(&some(4));
