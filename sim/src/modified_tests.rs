@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use weft_core::Buffer;
+use weft_core::cluster::PolicyChange;
 use weft_core::node::{Bug, HostData, HostError, HostOp, Modification};
-use weft_core::order::{Asker, HostId, Origin, RequestId};
+use weft_core::order::{Again, Asker, HostId, Origin, RequestId};
 use weft_core::plan::Range;
 use weft_core::policy::Policy;
 use weft_core::units::{MILLIS, NodeId};
@@ -47,15 +48,27 @@ impl Sim {
     }
 
     fn ask(&mut self, node: u16, op: HostOp) -> u64 {
-        self.asked += 1;
-        let number = self.asked;
-        let id = RequestId { host: HostId(node.into()), number };
-        let origin = Origin { asker: Asker { id, oldest: 1 }, again: None, permitted: 0 };
+        let number = self.asked + 1;
         match op {
-            HostOp::Read(_) => self.world.host(NodeId(node), number, VOLUME, op),
-            op => self.world.host_by_name(NodeId(node), number, VOLUME, origin, op),
+            HostOp::Read(_) => {
+                self.asked = number;
+                self.world.host(NodeId(node), number, VOLUME, op);
+                number
+            }
+            op => self.ask_by_name(node, RequestId { host: HostId(node.into()), number }, None, op),
         }
-        number
+    }
+
+    fn ask_by_name(&mut self, node: u16, id: RequestId, again: Option<Again>, op: HostOp) -> u64 {
+        self.asked += 1;
+        let origin = Origin { asker: Asker { id, oldest: 1 }, again, permitted: 0 };
+        self.world.host_by_name(NodeId(node), self.asked, VOLUME, origin, op);
+        self.asked
+    }
+
+    fn answer(&mut self, number: u64) -> Result<(), HostError> {
+        self.until(|sim| sim.heard.contains_key(&number));
+        self.heard[&number].clone().map(|_| ())
     }
 
     fn read(&mut self, node: u16) -> Vec<u8> {
@@ -195,4 +208,38 @@ fn what_a_policy_does_not_allow_is_refused() {
     let number = sim.ask(1, HostOp::Modify { offset: 0, data: long.into(), by });
     sim.until(|sim| sim.heard.contains_key(&number));
     assert!(sim.heard[&number].is_err());
+}
+
+#[test]
+fn what_a_policy_does_not_allow_any_more_may_have_happened() {
+    let forbidding: [&[_]; 3] = [
+        &[("ordering", "none")],
+        &[("ordering", "device-locks")],
+        &[("commit", "limited"), ("dispatch", "commanded")],
+    ];
+    for settings in forbidding {
+        let mut sim = Sim::new(1, Policy::default(), None);
+        let since = sim.world.reading(NodeId(1));
+        let again = Some(Again { since, epoch: sim.world.map().epoch });
+        let name = |number| RequestId { host: HostId(9), number };
+        let number = sim.ask_by_name(1, name(1), None, add_one(0));
+        assert_eq!(sim.answer(number), Ok(()));
+
+        let to = policy(settings);
+        let was = Policy::default().settings();
+        let changed = to.settings().into_iter().filter(|s| !was.contains(s));
+        let change = PolicyChange { unordered_sharing: true, ..PolicyChange::to(changed) };
+        sim.world.set_policy(VOLUME, change);
+        sim.until(|sim| is_ready(&sim.world) && sim.world.map().volumes[&VOLUME].policy == to);
+        let happened = sim.ask_by_name(2, name(1), again, add_one(0));
+        let never = sim.ask_by_name(2, name(2), again, add_one(1));
+        let unknown = Err(HostError::OutcomeUnknown);
+        // Without votes nobody can be asked.
+        let expected = match to.commit.is_voted() {
+            true => (Ok(()), Err(HostError::NotOffered)),
+            false => (unknown.clone(), unknown),
+        };
+        assert_eq!((sim.answer(happened), sim.answer(never)), expected, "{settings:?}");
+        assert_eq!(count_of(&sim.read(0)), 1, "{settings:?}");
+    }
 }

@@ -61,6 +61,8 @@ pub(super) struct Modifies {
     pub by: Modification,
     /// The data of the request.
     pub data: Buffer,
+    /// It fits one transaction, or need not.
+    pub is_whole: bool,
     /// This attempt has read, and `what` has the new content.
     pub has_read: bool,
 }
@@ -128,7 +130,7 @@ impl Modifies {
             Modification::IfEqual(expected) => Modification::IfEqual(expected.slice(at, at + len)),
             Modification::Or => Modification::Or,
         };
-        Modifies { by, data, has_read: false }
+        Modifies { by, data, is_whole: self.is_whole, has_read: false }
     }
 
     /// Whether the content found may be its own result; `wanted` are the bytes of the request.

@@ -308,10 +308,6 @@ impl Originator {
             return self.part(job, outbox);
         }
         self.leave_rest(&mut job, &volume);
-        // Another ordering may have been chosen meanwhile.
-        if job.modifies.is_some() && !volume.policy.can_modify() {
-            return self.finish(job, Err(HostError::NotOffered), outbox);
-        }
         let extent = volume.extent_of(stripe);
         let lost = self.map.lost(&volume, extent);
         if !job.with.is_empty() && !self.is_whole(&volume, extent) {
@@ -335,6 +331,10 @@ impl Originator {
         }
         if let Some(which) = self.must_recall(&job, &volume) {
             return self.recall(job, which, &volume, outbox);
+        }
+        // Another policy may have been chosen meanwhile.
+        if let Some(error) = self.not_offered(&job, &volume) {
+            return self.finish(job, Err(error), outbox);
         }
         if writes && self.is_outdated(&job, &volume) {
             return self.refuse(job, HostError::Outdated, outbox);

@@ -15,17 +15,25 @@ use crate::Buffer;
 use crate::cluster::Volume;
 use crate::node::outbox::Outbox;
 use crate::node::{HostError, Modification};
+use crate::order::Origin;
 use crate::plan::Range;
-use crate::units::{ColumnSet, Nanos, Timestamp};
+use crate::units::{ColumnSet, Timestamp};
+
+/// What a host asks for.
+pub(super) struct HostModify {
+    pub offset: u64,
+    pub data: Buffer,
+    pub by: Modification,
+    pub origin: Option<Origin>,
+}
 
 impl Originator {
     /// A host's request.
     pub(super) fn modify(
         &mut self,
-        (id, now): (u64, Nanos),
+        id: u64,
         volume: &Volume,
-        (offset, data): (u64, Buffer),
-        by: Modification,
+        HostModify { offset, data, by, origin }: HostModify,
         outbox: &mut Outbox,
     ) {
         let range = Range { offset, len: data.len() as u64 };
@@ -34,21 +42,38 @@ impl Originator {
             data.slice(at, at + r.len as usize)
         };
         let what = self.cut(volume, range, |r| What::Write(r, part(r)));
-        let is_whole = match &by {
-            Modification::IfEqual(expected) => what.len() == 1 && expected.len() == data.len(),
+        let fits = match &by {
+            Modification::IfEqual(expected) => expected.len() == data.len(),
             Modification::Or => true,
         };
-        if !is_whole || !volume.policy.can_modify() {
+        let is_whole = what.len() == 1 || matches!(by, Modification::Or);
+        // When it was sent first, the policy may have allowed it.
+        let again = origin.is_some_and(|o| o.again.is_some());
+        if !fits || !(again || is_whole && volume.policy.can_modify()) {
             return outbox.reply(id, Err(HostError::NotOffered));
         }
         let request = OpenRequest::new(volume.id, Answer::Done, what.len());
         self.requests.insert(id, Box::new(request));
-        let course = Course::new(now);
+        let course = Course::new(outbox.now);
         self.jobs.queue(what.into_iter().map(|what| {
             let data = what.written().expect("only writes are cut").1.clone();
-            let modifies = Some(Box::new(Modifies { by: by.clone(), data, has_read: false }));
+            let by = by.clone();
+            let modifies = Some(Box::new(Modifies { by, data, is_whole, has_read: false }));
             Job { course, modifies, ..Job::new(Purpose::Host(id), volume.id, what) }
         }));
+    }
+
+    /// The error for a job that reads before it writes, if the policy does not allow that, or not any more.
+    pub(super) fn not_offered(&self, job: &Job, volume: &Volume) -> Option<HostError> {
+        let modifies = job.modifies.as_ref().filter(|_| matches!(job.what, What::Write(..)))?;
+        if modifies.is_whole && volume.policy.can_modify() {
+            return None;
+        }
+        // Without votes nobody was asked whether an earlier attempt has happened.
+        Some(match job.recalled || !self.is_repeated(job) {
+            true => HostError::NotOffered,
+            false => HostError::OutcomeUnknown,
+        })
     }
 
     /// The old content has been read: the job writes at the same timestamp, or fails.

@@ -51,6 +51,11 @@ impl Originator {
         self.requests.get(&id)?.origin
     }
 
+    /// Whether a host asks for a request again.
+    pub(super) fn is_repeated(&self, job: &Job) -> bool {
+        self.origin(job).is_some_and(|o| o.again.is_some())
+    }
+
     /// Whether the volume's reservations have changed since a host's write was permitted.
     pub(super) fn is_outdated(&self, job: &Job, volume: &Volume) -> bool {
         let permitted = self.origin(job).map(|o| o.permitted);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::changed::Changes;
 use super::deferring;
+use super::modifying::HostModify;
 use super::scrubbing::Scrub;
 use super::spent::{Course, Spent};
 use super::used::Then;
@@ -116,7 +117,7 @@ impl Originator {
                 self.take((id, now), &volume, Answer::Done, what);
             }
             HostOp::Modify { offset, data, by } => {
-                self.modify((id, now), &volume, (offset, data), by, outbox);
+                self.modify(id, &volume, HostModify { offset, data, by, origin }, outbox);
             }
             HostOp::WriteZeroes(range) => {
                 let what = self.with_care(&volume, range, Then::Zero);
