@@ -16,7 +16,7 @@ use weft_core::node::FillRates;
 use weft_host::status::{Status, VolumeMode, VolumeStatus};
 use weft_host::{
     Array, Configuration, DiskQueue, Doors, Home, HostProtocol, JoinToken, Limits, Listen,
-    NewDirectory, join_as_host, write_private,
+    NewDirectory, join_as_host, replace_private,
 };
 use weft_terminal::{bytes, say};
 
@@ -231,10 +231,11 @@ impl Attach {
         if listens.is_empty() && self.doors == DoorOptions::default() {
             return Ok(());
         }
-        let mut config = Configuration::load(file)?;
+        let before = Configuration::load(file)?;
+        let mut config = before.clone();
         config.listen_at(listens);
         config.doors = self.doors.over(config.doors);
-        store(&config, file)
+        if config == before { Ok(()) } else { store(&config, file) }
     }
 }
 
@@ -242,7 +243,7 @@ impl Attach {
 fn store(config: &Configuration, file: &Path) -> Result<()> {
     config.listens.iter().try_for_each(Listen::check)?;
     config.check_doors()?;
-    write_private(file, config.to_toml()?.as_bytes())
+    replace_private(file, config.to_toml()?.as_bytes())
         .with_context(|| format!("cannot write {}", file.display()))
 }
 

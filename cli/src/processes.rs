@@ -28,7 +28,7 @@ use weft_host::status::{NodeState, Status, VolumeMode};
 use weft_host::{
     Configuration, DiskTimeout, Doors, How, LOCK, Lanes, Limits, LimitsInWords, Listen, LocalLinks,
     Polling, Size, SlowDiskTimeout, Spec, found, is_there, lock, make_private_directory,
-    private_file, write_private,
+    private_file, replace_private,
 };
 use weft_terminal::say;
 
@@ -284,7 +284,8 @@ fn free_port(held: &mut Vec<TcpListener>) -> Result<SocketAddr> {
 
 fn write_config(path: &Path, config: &Configuration) -> Result<()> {
     let text = config.to_toml()?;
-    write_private(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
+    replace_private(path, text.as_bytes())
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Where hosts reach the first node, besides its own sockets.

@@ -3,7 +3,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -37,14 +37,33 @@ pub fn private_file() -> OpenOptions {
     options
 }
 
-/// Writes a file that only its owner may read and write; one that is there becomes such a file.
+/// Writes a file that only its owner may read and write, or replaces it: a crash or a full file system leaves the old one or
+/// the new one. It belongs to whoever owns the directory, so that root can write it for the user of a service.
 ///
 /// # Errors
 /// If it cannot be written.
-pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = private_file().write(true).create(true).truncate(true).open(path)?;
-    file.set_permissions(Permissions::from_mode(PRIVATE))?;
-    file.write_all(bytes)
+pub fn replace_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let beside = Path::new(&beside);
+    let write = || {
+        // Nothing that somebody else has put there is written to.
+        match fs::remove_file(beside) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let mut file = private_file().write(true).create_new(true).open(beside)?;
+        let (owner, own) = (directory_of(path).metadata()?, file.metadata()?);
+        if (owner.uid(), owner.gid()) != (own.uid(), own.gid()) {
+            // Whoever is not root leaves it as its own.
+            let _ = fchown(&file, Some(owner.uid()), Some(owner.gid()));
+        }
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(beside, path)?;
+        sync_directory_of(path)
+    };
+    write().inspect_err(|_| drop(fs::remove_file(beside)))
 }
 
 /// Whether there is anything at a path. Where that cannot be seen, because a directory above may not be entered for
@@ -141,7 +160,11 @@ pub(crate) fn remove(path: &Path) -> Result<()> {
 }
 
 fn sync_directory_of(path: &Path) -> io::Result<()> {
-    File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+    File::open(directory_of(path))?.sync_all()
+}
+
+fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// The file in a directory that is locked.
@@ -227,7 +250,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (closed, loops) = (dir.path().join("closed"), dir.path().join("loops"));
         make_private_directory(&closed).unwrap();
-        write_private(&closed.join("file"), b"x").unwrap();
+        replace_private(&closed.join("file"), b"x").unwrap();
         assert!(
             is_there(&closed.join("file")).unwrap() && !is_there(&closed.join("other")).unwrap()
         );
@@ -274,8 +297,21 @@ mod tests {
         replace(&path, &spare, b"newer").unwrap();
         assert_eq!((mode(&path), mode(&spare)), (0o600, 0o600));
         fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
-        write_private(&path, b"x").unwrap();
-        assert_eq!((mode(&path), fs::read(&path).unwrap()), (0o600, b"x".to_vec()));
+        replace_private(&path, b"x").unwrap();
+        let names =
+            || fs::read_dir(&below).unwrap().map(|e| e.unwrap().file_name()).collect::<Vec<_>>();
+        assert!(names().iter().all(|name| name == "file" || name == "spare"), "{:?}", names());
+        // What somebody else has put there is neither followed nor written to.
+        let (elsewhere, beside) = (below.join("elsewhere"), below.join("file.new"));
+        fs::write(&elsewhere, "mine").unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &beside).unwrap();
+        replace_private(&path, b"y").unwrap();
+        assert_eq!(
+            (fs::read(&elsewhere).unwrap(), fs::read(&path).unwrap()),
+            (b"mine".to_vec(), b"y".to_vec())
+        );
+        assert!(!beside.exists());
+        assert_eq!(mode(&path), 0o600);
         drop(lock(&below).unwrap());
         assert_eq!(mode(&below.join(LOCK)), 0o600);
     }

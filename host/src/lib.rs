@@ -73,7 +73,7 @@ pub use disk::queue::DiskQueue;
 pub use disk::{Backend, Disk, is_in_memory};
 pub use disk_timeout::DiskTimeout;
 pub use doors::{Doors, How, PageDoor, Tls};
-pub use durable::{LOCK, is_there, lock, make_private_directory, private_file, write_private};
+pub use durable::{LOCK, is_there, lock, make_private_directory, private_file, replace_private};
 pub use error::{Error, Result};
 pub use lanes::Lanes;
 pub use length_of_time::parse_seconds;

@@ -60,7 +60,7 @@ impl Page {
     /// `connect` connects to the array.
     ///
     /// # Errors
-    /// If there can be no thread, or the file of users is none.
+    /// If there can be no thread.
     pub fn serve(
         self,
         dir: std::path::PathBuf,
@@ -71,10 +71,18 @@ impl Page {
         let scheme = if shown.is_some() { "https" } else { "http" };
         let asker = Arc::new(Asker::new(connect));
         let site = Site::new(asker, events, log.clone(), dir, address.port(), shown.is_some());
-        let users = site.users()?.all().len();
-        let none =
-            if users == 0 { "; add a user with `weft user add` before logging in" } else { "" };
-        log.say(Level::Info, &About::default(), &format!("page at {scheme}://{address}/{none}"));
+        let at = format!("page at {scheme}://{address}/");
+        match site.users() {
+            Ok(users) if users.all().is_empty() => {
+                let text = format!("{at}; add a user with `weft user add` before logging in");
+                log.say(Level::Info, &About::default(), &text);
+            }
+            Ok(_) => log.say(Level::Info, &About::default(), &at),
+            // The array is there for those who store, whoever can log in.
+            Err(e) => {
+                log.say(Level::Warning, &About::default(), &format!("{at}; nobody can log in: {e}"))
+            }
+        }
         let site = Arc::new(site);
         let sampled = site.clone();
         let sample = move || {

@@ -14,7 +14,7 @@ use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, Salt
 use argon2::{Algorithm, Argon2, Params, Version};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
-use weft_host::{Error, Result, write_private};
+use weft_host::{Error, Result, replace_private};
 
 /// The file.
 const FILE: &str = "users.json";
@@ -191,15 +191,12 @@ impl Users {
         self.save()
     }
 
-    /// Writes the file beside the old one and puts it in its place, so that it is always whole.
     fn save(&self) -> Result<()> {
         let cannot =
             |e: &dyn std::fmt::Display| Error(format!("cannot write {}: {e}", self.path.display()));
         let mut text = serde_json::to_vec_pretty(self).map_err(|e| cannot(&e))?;
         text.push(b'\n');
-        let new = self.path.with_extension("json.new");
-        write_private(&new, &text).map_err(|e| cannot(&e))?;
-        fs::rename(&new, &self.path).map_err(|e| cannot(&e))
+        replace_private(&self.path, &text).map_err(|e| cannot(&e))
     }
 
     /// The user of this name and password. It takes as long if there is none of this name.
