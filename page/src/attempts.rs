@@ -1,7 +1,8 @@
 //! Delays after wrong passwords, by address and by name.
 //!
 //! An attempt that comes too early is refused at once and not judged, so that whoever guesses holds no place of others. An
-//! address at which a name was proved does not suffer from guesses elsewhere.
+//! address at which a name was proved does not suffer from guesses elsewhere. Another without many wrong passwords of its own
+//! waits for those like it alone, one second each: so nobody is locked out by one who guesses, and many who guess are slow.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -39,6 +40,8 @@ pub(crate) struct Attempts {
 struct Wrong {
     count: u32,
     last: Instant,
+    /// The last one from an address without many.
+    elsewhere: Option<Instant>,
 }
 
 impl Wrong {
@@ -48,6 +51,12 @@ impl Wrong {
         let wait = FIRST.saturating_mul(1 << more.min(5)).min(LONGEST);
         let left = (self.last + wait).checked_duration_since(now)?;
         Some(left).filter(|left| !left.is_zero())
+    }
+
+    /// The same at an address without many wrong passwords.
+    fn left_elsewhere(&self, now: Instant) -> Option<Duration> {
+        self.count.checked_sub(FREE)?;
+        (self.elsewhere? + FIRST).checked_duration_since(now).filter(|left| !left.is_zero())
     }
 }
 
@@ -67,15 +76,19 @@ fn make_room<K: Clone + Eq + Hash, V>(table: &mut HashMap<K, V>, last: impl Fn(&
     }
 }
 
-fn count<K: Clone + Eq + Hash>(table: &mut HashMap<K, Wrong>, key: K, now: Instant) {
+/// One more. `guesses` if its address has had many.
+fn count<K: Clone + Eq + Hash>(table: &mut HashMap<K, Wrong>, key: K, guesses: bool, now: Instant) {
     if !table.contains_key(&key) {
         make_room(table, |wrong| wrong.last);
     }
-    let wrong = table.entry(key).or_insert(Wrong { count: 0, last: now });
+    let wrong = table.entry(key).or_insert(Wrong { count: 0, last: now, elsewhere: None });
     if now >= wrong.last + MEMORY {
         wrong.count = 0;
     }
     (wrong.count, wrong.last) = (wrong.count.saturating_add(1), now);
+    if !guesses {
+        wrong.elsewhere = Some(now);
+    }
 }
 
 impl Attempts {
@@ -84,18 +97,29 @@ impl Attempts {
         let from = network(from);
         let is_known = self.proved.contains_key(&(from, name.to_string()));
         let by_name = self.names.get(name).or_else(|| self.others.get(name)).filter(|_| !is_known);
-        let all = self.addresses.get(&from).into_iter().chain(by_name);
-        let left = all.filter_map(|wrong| wrong.left(now)).max();
+        let by_name = by_name.and_then(|wrong| match self.guesses(from, now) {
+            true => wrong.left(now),
+            false => wrong.left_elsewhere(now),
+        });
+        let by_address = self.addresses.get(&from).and_then(|wrong| wrong.left(now));
+        let left = by_address.into_iter().chain(by_name).max();
         self.early += u64::from(left.is_some());
         left
+    }
+
+    /// Whether an address has had many wrong passwords.
+    fn guesses(&self, from: IpAddr, now: Instant) -> bool {
+        self.addresses.get(&from).is_some_and(|w| w.count >= FREE && now < w.last + MEMORY)
     }
 
     /// A password was wrong, for a name that a user has or none.
     pub(crate) fn wrong(&mut self, from: IpAddr, (name, is_user): (&str, bool), now: Instant) {
         self.wrong += 1;
-        count(&mut self.addresses, network(from), now);
+        let from = network(from);
+        let guesses = self.guesses(from, now);
+        count(&mut self.addresses, from, guesses, now);
         let names = if is_user { &mut self.names } else { &mut self.others };
-        count(names, name.to_string(), now);
+        count(names, name.to_string(), guesses, now);
     }
 
     /// A password was right.
@@ -129,7 +153,7 @@ mod tests {
         assert_eq!(waits, [0, 0, 0, 1, 2, 4, 8, 16, 30, 30]);
         assert_eq!((attempts.wrong, attempts.early), (10, 7));
         assert_eq!(left(&mut attempts, HERE, "ben", now), 30, "by the address");
-        assert_eq!(left(&mut attempts, THERE, "ann", now), 30, "by the name");
+        assert_eq!(left(&mut attempts, THERE, "ann", now), 1, "by the name");
         assert_eq!(left(&mut attempts, THERE, "ben", now), 0);
         assert_eq!(left(&mut attempts, HERE, "ann", now + LONGEST), 0);
         attempts.wrong(HERE, ("ann", true), now + MEMORY);
@@ -143,6 +167,20 @@ mod tests {
         (0..20).for_each(|_| attempts.wrong(THERE, ("ann", true), now));
         assert_eq!(left(&mut attempts, HERE, "ann", now), 0);
         assert_eq!(left(&mut attempts, THERE, "ann", now), 30);
+    }
+
+    #[test]
+    fn guesses_at_one_address_lock_nobody_out_at_others() {
+        let (mut attempts, now) = (Attempts::default(), Instant::now());
+        (0..20).for_each(|_| attempts.wrong(HERE, ("ann", true), now));
+        let later = now + FIRST;
+        assert_eq!(left(&mut attempts, HERE, "ann", later), 29);
+        assert_eq!(left(&mut attempts, THERE, "ann", later), 0);
+        // Many addresses have one attempt a second, all together.
+        attempts.wrong(THERE, ("ann", true), later);
+        let other = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 3));
+        assert_eq!(left(&mut attempts, other, "ann", later), 1);
+        assert_eq!(left(&mut attempts, other, "ann", later + FIRST), 0);
     }
 
     #[test]

@@ -227,9 +227,10 @@ impl Server {
         self.ask_or_respond(login, heard);
     }
 
-    /// Answers [`Event::Prove`]: authentication failed.
-    pub fn disproved(&mut self) {
-        self.end_applying(Status::Authentication, Vec::new());
+    /// Answers [`Event::Prove`]: authentication failed. An initiator that was not judged may try again later.
+    pub fn disproved(&mut self, was_judged: bool) {
+        let status = if was_judged { Status::Authentication } else { Status::Unavailable };
+        self.end_applying(status, Vec::new());
     }
 
     fn take_key(&mut self, login: &mut Login, (key, value): Pair) -> Result<(), Status> {

@@ -1,4 +1,7 @@
 //! Delays proofs after wrong ones, by address and by claimed name.
+//!
+//! Guesses at one address do not lock a host out at another: an address without many wrong proofs of its own waits for others
+//! like it alone, one second each. So guesses from many addresses at once are slow, too.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -45,6 +48,8 @@ struct Wrong {
     last: Instant,
     /// The time from which on the next proof is judged.
     free: Instant,
+    /// The same for addresses without many wrong proofs of their own.
+    free_elsewhere: Instant,
 }
 
 struct Table<K>(HashMap<K, Wrong>);
@@ -56,11 +61,17 @@ impl<K> Default for Table<K> {
 }
 
 impl<K: Clone + Eq + Hash> Table<K> {
-    /// When the next proof may be judged, and the delay that it adds for the one after it.
-    fn next(&self, key: &K, now: Instant) -> Option<(Instant, Duration)> {
+    /// When the next proof may be judged, if it has to wait.
+    fn next(&self, key: &K, now: Instant) -> Option<Instant> {
         let wrong = self.0.get(key).filter(|w| now < w.last + MEMORY && w.count >= FREE)?;
         let wait = FIRST.saturating_mul(1 << (wrong.count - FREE).min(5)).min(LONGEST);
-        Some((wrong.free.max(now) + wait, wait))
+        Some(wrong.free.max(now) + wait)
+    }
+
+    /// The same where few were wrong.
+    fn next_elsewhere(&self, key: &K, now: Instant) -> Option<Instant> {
+        self.next(key, now)?;
+        self.0.get(key).map(|wrong| wrong.free_elsewhere.max(now) + FIRST)
     }
 
     fn put_off(&mut self, key: &K, until: Instant) {
@@ -69,14 +80,25 @@ impl<K: Clone + Eq + Hash> Table<K> {
         }
     }
 
+    fn put_off_elsewhere(&mut self, key: &K, until: Instant) {
+        if let Some(wrong) = self.0.get_mut(key) {
+            wrong.free_elsewhere = wrong.free_elsewhere.max(until);
+        }
+    }
+
     fn wrong(&mut self, key: &K, now: Instant) {
         if !self.0.contains_key(key) && self.0.len() >= MOST {
             let oldest = self.0.iter().min_by_key(|(_, w)| w.last).map(|(key, _)| key.clone());
             oldest.map(|key| self.0.remove(&key));
         }
-        let wrong = self.0.entry(key.clone()).or_insert(Wrong { count: 0, last: now, free: now });
+        let wrong = self.0.entry(key.clone()).or_insert(Wrong {
+            count: 0,
+            last: now,
+            free: now,
+            free_elsewhere: now,
+        });
         if now >= wrong.last + MEMORY {
-            (wrong.count, wrong.free) = (0, now);
+            (wrong.count, wrong.free, wrong.free_elsewhere) = (0, now, now);
         }
         (wrong.count, wrong.last) = (wrong.count + 1, now);
     }
@@ -94,9 +116,13 @@ impl Brake {
         let (address, name) = (address.map(network), name.to_string());
         let by_address = address.and_then(|address| self.addresses.next(&address, now));
         let is_known = address.is_some_and(|a| self.proved.contains_key(&(a, name.clone())));
-        let wrong = || self.names.next(&name, now).or_else(|| self.others.next(&name, now));
-        let by_name = if is_known { None } else { wrong() };
-        let at = by_address.into_iter().chain(by_name).map(|(at, _)| at).max().unwrap_or(now);
+        let guesses = address.is_none() || by_address.is_some();
+        let of = |table: &Table<String>| match guesses {
+            true => table.next(&name, now),
+            false => table.next_elsewhere(&name, now),
+        };
+        let by_name = if is_known { None } else { of(&self.names).or_else(|| of(&self.others)) };
+        let at = by_address.into_iter().chain(by_name).max().unwrap_or(now);
         if at > now + LONGEST {
             return None;
         }
@@ -104,8 +130,12 @@ impl Brake {
             self.addresses.put_off(&address, at);
         }
         if by_name.is_some() {
-            self.names.put_off(&name, at);
-            self.others.put_off(&name, at);
+            for table in [&mut self.names, &mut self.others] {
+                match guesses {
+                    true => table.put_off(&name, at),
+                    false => table.put_off_elsewhere(&name, at),
+                }
+            }
         }
         Some(at)
     }
@@ -172,10 +202,21 @@ mod tests {
         for _ in 0..5 {
             brake.wrong(None, ("web", true), now);
         }
-        let mut waits: Vec<_> = (0..9).map(|_| wait(&mut brake, THERE, "web", now)).collect();
+        let mut waits: Vec<_> = (0..9).map(|_| wait(&mut brake, None, "web", now)).collect();
         let judged = waits.iter().flatten().copied().collect::<Vec<_>>();
         assert_eq!(judged, [4, 8, 12, 16, 20, 24, 28]);
         assert_eq!(waits.split_off(7), [None, None], "no queue is longer");
+    }
+
+    #[test]
+    fn guesses_at_one_address_lock_nobody_out_at_others() {
+        let (mut brake, now) = (Brake::default(), Instant::now());
+        (0..20).for_each(|_| brake.wrong(HERE, ("web", true), now));
+        assert_eq!(wait(&mut brake, HERE, "web", now), Some(30));
+        assert_eq!(wait(&mut brake, HERE, "web", now), None);
+        let waits: Vec<_> = (0..31).map(|_| wait(&mut brake, THERE, "web", now)).collect();
+        let expected = (1..=30).map(Some).chain([None]).collect::<Vec<_>>();
+        assert_eq!(waits, expected, "those without wrong proofs of their own, one by one");
     }
 
     #[test]
@@ -185,6 +226,7 @@ mod tests {
         (0..20).for_each(|_| brake.wrong(THERE, ("web", true), now));
         assert_eq!(wait(&mut brake, HERE, "web", now), Some(0));
         assert_eq!(wait(&mut brake, THERE, "web", now), Some(30));
+        assert_eq!(wait(&mut brake, None, "web", now + Duration::from_secs(1)), None);
         (0..4).for_each(|_| brake.wrong(HERE, ("db", true), now));
         assert_eq!(wait(&mut brake, HERE, "web", now), Some(2), "its own count");
         brake.right(HERE, "web", now);
@@ -214,9 +256,11 @@ mod tests {
             brake.wrong(None, (&format!("no-host-{n}"), false), now + Duration::from_millis(1));
         }
         let later = now + Duration::from_millis(2);
-        assert_eq!(wait(&mut brake, THERE, "web", later), Some(4));
+        assert_eq!(wait(&mut brake, None, "web", later), Some(4));
         (0..5).for_each(|_| brake.wrong(None, ("made-up", false), later));
-        assert_eq!(wait(&mut brake, THERE, "made-up", later), Some(4), "both wait alike");
+        assert_eq!(wait(&mut brake, None, "made-up", later), Some(4), "both wait alike");
+        assert_eq!(wait(&mut brake, THERE, "web", later), Some(1));
+        assert_eq!(wait(&mut brake, THERE, "made-up", later), Some(1));
     }
 
     #[test]

@@ -146,7 +146,7 @@ impl Hosts {
                     "there were too many wrong answers from its address or for host '{name}', and \
                      other logins are already delayed"
                 );
-                self.disprove(id, &why);
+                self.disprove(id, &why, false);
             }
         }
     }
@@ -173,14 +173,14 @@ impl Hosts {
                     let is_host = engine.map().hosts.contains_key(&claim.name);
                     self.proofs.brake.wrong(address, (&claim.name, is_host), now);
                 }
-                self.disprove(id, &why);
+                self.disprove(id, &why, true);
             }
         }
     }
 
-    fn disprove(&mut self, id: usize, why: &str) {
+    fn disprove(&mut self, id: usize, why: &str, was_judged: bool) {
         self.note_unproved(id, Cause::Chap, why);
-        self.connections.disproved(id);
+        self.connections.disproved(id, was_judged);
     }
 
     /// Asks other processes for keys that are not here; questions get a number each.

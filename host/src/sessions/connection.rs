@@ -84,8 +84,8 @@ pub(super) trait Protocol: Default + Send {
     /// The host is who it claims to be. By this digest the target proves itself, if it was asked.
     fn proved(&mut self, _machine: &mut Self::Machine, _proof: Option<Vec<u8>>) {}
 
-    /// The host is not believed.
-    fn disproved(&mut self, _machine: &mut Self::Machine) {}
+    /// The host is not believed, or not judged now.
+    fn disproved(&mut self, _machine: &mut Self::Machine, _was_judged: bool) {}
 
     /// Answers a request. Says what failed, if an operator should know.
     fn answer(
@@ -273,8 +273,8 @@ impl<P: Protocol> Session for Connection<P> {
         self.protocol.proved(&mut self.link.machine, proof);
     }
 
-    fn disproved(&mut self) {
-        self.protocol.disproved(&mut self.link.machine);
+    fn disproved(&mut self, was_judged: bool) {
+        self.protocol.disproved(&mut self.link.machine, was_judged);
     }
 
     fn answer(&mut self, number: u64, result: Result<HostData, Failure>) -> Option<String> {

@@ -175,10 +175,10 @@ impl Connections {
         self.is_told(id);
     }
 
-    /// A host is not believed.
-    pub(crate) fn disproved(&mut self, id: usize) {
+    /// A host is not believed, or not judged now.
+    pub(crate) fn disproved(&mut self, id: usize, was_judged: bool) {
         if let Some(session) = self.sessions.get_mut(&id) {
-            session.disproved();
+            session.disproved(was_judged);
         }
         self.is_told(id);
     }

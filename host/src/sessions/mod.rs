@@ -161,8 +161,8 @@ pub(crate) trait Session: Send {
     /// The host is who it claims to be. By this digest the target proves itself, if it was asked.
     fn proved(&mut self, who: Who, proof: Option<Vec<u8>>);
 
-    /// The host is not believed.
-    fn disproved(&mut self);
+    /// The host is not believed, or not judged now.
+    fn disproved(&mut self, was_judged: bool);
 
     /// Answers a request. Says what to log, if anything that was not said just before.
     fn answer(&mut self, number: u64, result: Result<HostData, Failure>) -> Option<String>;

@@ -235,7 +235,7 @@ impl Initiator {
         let Claim { name, algorithm, challenge, response, asks } = &claim;
         let expected = response_of(*algorithm, challenge.identifier, SECRET, &challenge.bytes);
         if name != "web" || *response != expected {
-            return self.server.disproved();
+            return self.server.disproved(true);
         }
         let proof = asks.as_ref().map(|(id, bytes)| response_of(*algorithm, *id, MUTUAL, bytes));
         self.claims.push(claim);

@@ -172,9 +172,9 @@ impl Protocol for Iscsi {
         machine.proved(proof.as_ref().map(|proof| (OUR_NAME, &proof[..])));
     }
 
-    fn disproved(&mut self, machine: &mut Server) {
+    fn disproved(&mut self, machine: &mut Server, was_judged: bool) {
         self.claims = false;
-        machine.disproved();
+        machine.disproved(was_judged);
     }
 
     fn let_in(&mut self, machine: &mut Server, volume: &Volume, _: bool) {

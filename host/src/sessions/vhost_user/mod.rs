@@ -407,7 +407,7 @@ impl Session for VhostUser {
         self.who = Arc::new(who);
     }
 
-    fn disproved(&mut self) {}
+    fn disproved(&mut self, _: bool) {}
 
     fn answer(&mut self, number: u64, result: Result<HostData, Failure>) -> Option<String> {
         let begun = self.work.end(number)?;
