@@ -14,11 +14,14 @@ use weft_net::identity::{
 };
 
 use super::Tls;
-use crate::durable::make_private_directory;
+use crate::durable::{is_there, make_private_directory};
 use crate::error::{Error, Result, at, fail};
 
 /// The folder of an array in one process.
 const FOLDER: &str = "tls";
+
+/// The file with the authority's certificate.
+const CERTIFICATE: &str = "ca.pem";
 
 /// The name in the certificate of an array in one process.
 const NAME: &str = "array";
@@ -89,7 +92,12 @@ impl Keeper {
         }
         let old = |id: &Arc<Identity>| is_due(id.until(), id.now());
         if self.alone.is_some() && inside.identity.as_ref().is_some_and(old) {
-            self.begin(&mut inside)?;
+            let begun = self.begin(&mut inside);
+            let lapsed = |id: &Arc<Identity>| id.until() <= id.now();
+            // While the certificate is valid, hosts are served with it.
+            if inside.identity.as_ref().is_none_or(lapsed) {
+                begun?;
+            }
         }
         if inside.config.is_none()
             && let Some(identity) = &inside.identity
@@ -124,6 +132,14 @@ impl Keeper {
     fn begin(&self, inside: &mut Inside) -> Result<()> {
         let Some(cluster) = self.alone else { return Ok(()) };
         if !CertificateAuthority::is_at(&self.dir).map_err(said)? {
+            // Hosts trust the one that was there.
+            let ca = self.dir.join(CERTIFICATE);
+            if is_there(&ca)? {
+                return fail(format!(
+                    "the authority's key (`ca-key.pem`) is not beside {}: put it back, or remove that file to make another authority,                      which no host knows yet",
+                    ca.display()
+                ));
+            }
             make_private_directory(&self.dir).map_err(at("create", &self.dir))?;
             let authority = CertificateAuthority::create(ClusterId(cluster)).map_err(said)?;
             authority.save(&self.dir).map_err(said)?;
@@ -162,5 +178,16 @@ mod tests {
         assert!(again.config().unwrap().is_none());
         assert!(keeper.certify("Not a name", key.public().as_bytes()).is_err());
         assert!(keeper.certify("web", &[1, 2]).is_err());
+
+        // Without its key, no other authority takes its place.
+        let folder = dir.path().join(FOLDER);
+        std::fs::rename(folder.join("ca-key.pem"), folder.join("away")).unwrap();
+        let third = Keeper::alone(dir.path(), 7);
+        let refused = third.serve(Tls::Require, Vec::new()).unwrap_err();
+        assert!(refused.0.contains("is not beside") && refused.0.contains("ca.pem"), "{refused}");
+        assert!(third.certify("web", key.public().as_bytes()).is_err());
+        std::fs::rename(folder.join("away"), folder.join("ca-key.pem")).unwrap();
+        third.serve(Tls::Require, Vec::new()).unwrap();
+        assert_eq!(third.certify("web", key.public().as_bytes()).unwrap().ca, signed.ca);
     }
 }
