@@ -51,8 +51,9 @@ case $1 in start | restart | enable)
     "$ON" "$name" "$WEFT" node --config "$T/$name/etc/$name.toml" </dev/null >>"$T/log$machine" 2>&1 & echo $! >"$T/pid$machine" ;;
 esac
 END
+printf '%s\n' '#!/usr/bin/env bash' '# -o weft -g weft ..: there is no such user here' 'exec /usr/bin/install "${@:5}"' >"$T/bin/install"
 printf '%s\n' '#!/usr/bin/env bash' '# set-ntp true: the clocks are right again' 'rm -f "$T"/*/ahead' >"$T/bin/timedatectl"
-chmod +x "$T"/bin/{on,systemctl,timedatectl}
+chmod +x "$T"/bin/{on,systemctl,timedatectl,install}
 export PATH=$T/bin:$PATH
 
 # machine M N [LINES]: a new machine with an address of its own and empty disks, called boxN from now on

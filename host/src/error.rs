@@ -30,6 +30,12 @@ pub(crate) fn at<E: Into<io::Error>>(doing: &str, path: &Path) -> impl FnOnce(E)
     }
 }
 
+/// Why this user may not read a file: whose it is, to be added to an error.
+pub(crate) fn denied_to(path: &Path) -> Option<String> {
+    let error = std::fs::File::open(path).err()?;
+    (error.kind() == io::ErrorKind::PermissionDenied).then(|| whose(path)).flatten()
+}
+
 /// Why this user may not use a path: whose it is, or the directory that stops it.
 fn whose(path: &Path) -> Option<String> {
     let us = rustix::process::geteuid().as_raw();

@@ -33,7 +33,7 @@ use super::found::Invitation;
 use super::home::{Home, Known};
 use super::new_process::NewProcess;
 use crate::control_protocol::{ControlRequest, NewHome};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, denied_to};
 use crate::log::{Log, Sparing};
 use crate::unauthenticated::{Hurried, Place, Places};
 
@@ -116,9 +116,22 @@ struct Keeper {
     path: std::path::PathBuf,
 }
 
+/// The cluster's authority, for a process that admits nodes.
+pub(super) fn authority(config: &Configuration) -> Result<CertificateAuthority> {
+    CertificateAuthority::load(&config.dir).map_err(|e| {
+        let address = config.admit.map(|address| format!(" at {address}")).unwrap_or_default();
+        let key = config.dir.join("ca-key.pem");
+        Error(format!(
+            "cannot admit nodes{address}: {e}{}; omit `admit` where the authority's key is missing",
+            denied_to(&key).unwrap_or_default()
+        ))
+    })
+}
+
 impl Admission {
-    /// Lets nodes in at the address of the configuration, if there is one. `waker` is woken when
-    /// there is an application; `complaints` is the log for what strangers do.
+    /// Lets nodes in at the address of the configuration, if there is one. Without the authority's key it lets nobody in, and
+    /// the process serves. `waker` is woken when there is an application; `complaints` is the log for what
+    /// strangers do.
     pub(crate) fn start(
         home: &Home,
         waker: Arc<Waker>,
@@ -127,11 +140,13 @@ impl Admission {
     ) -> Result<Option<Admission>> {
         let Some(address) = home.config.admit else { return Ok(None) };
         let wrong = |e: weft_net::identity::IdentityError| Error(e.to_string());
-        let authority = CertificateAuthority::load(home.dir()).map_err(|e| {
-            Error(format!(
-                "cannot admit nodes at {address}: {e}; omit `admit` where the authority's key is missing"
-            ))
-        })?;
+        let authority = match authority(&home.config) {
+            Ok(authority) => authority,
+            Err(e) => {
+                log.warn(&e.0);
+                return Ok(None);
+            }
+        };
         let path = home.dir().join(TOKENS);
         let tokens = Mutex::new(TokenBook::load(&path).map_err(wrong)?);
         let keeper = Arc::new(Keeper { authority, tokens, path });

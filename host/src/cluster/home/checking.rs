@@ -9,6 +9,7 @@ use weft_core::units::NodeId;
 use weft_net::identity::NodeName;
 
 use super::{Content, Home, Known, read};
+use crate::cluster::admission::authority;
 use crate::cluster::codec::Codec;
 use crate::cluster::config::Configuration;
 use crate::cluster::dialled::refuse_strangers;
@@ -60,7 +61,8 @@ fn of_a_process(config: &Configuration) -> Vec<Result<()>> {
         true => Ok(()),
         false => config.check_addresses(),
     };
-    disks.chain([refuse_same(&config.disks), known, here]).collect()
+    let admits = config.admit.map_or(Ok(()), |_| authority(config).map(drop));
+    disks.chain([refuse_same(&config.disks), known, here, admits]).collect()
 }
 
 /// Refuses a disk that no node of the process could be on, or be put on by a command.
