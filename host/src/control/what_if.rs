@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::json;
 use weft_core::cluster::what_if::{self, AddedDisk, Fate, Loss, Rebuilt};
 use weft_core::cluster::{ClusterMap, Fullness, plan_balance};
 use weft_core::node::{FillRates, UNBOUNDED};
 use weft_core::units::{NodeId, SECTOR, VolumeId};
 
-use crate::control::commands::Commands;
+use crate::control::commands::{Commands, Wait};
 use crate::control::status;
-use crate::control_protocol::NewDiskOf;
+use crate::control_protocol::{NewDiskOf, ok};
+use crate::disk::handle::Aside;
 use crate::error::{Result, fail};
 use crate::status::{
     NodeStatus, PredictedDisk, PredictedMode, PredictedMoves, PredictedRebuild, PredictedVolume,
@@ -19,12 +21,24 @@ use crate::status::{
 /// Disks that one question may add.
 const MOST_ADDED: usize = 1024;
 
-/// The consequences of the loss of these nodes, if these disks were added before.
-pub(super) fn prediction(
+/// Has a prediction computed in a thread of its own, for an answer.
+pub(super) fn predict(commands: &Commands<'_>, lost: &[u16], added: &[NewDiskOf]) -> Result<Wait> {
+    let predict = prediction(commands, lost, added)?;
+    let looked_at = status::with_cut_off(commands.engine, json!({}));
+    Ok(Wait::Computing(Aside::begin(move || {
+        let mut answer = looked_at.clone();
+        answer["prediction"] = json!(predict());
+        ok(answer)
+    })))
+}
+
+/// Predicts the consequences of the loss of these nodes, if these disks were added before. The returned closure may take long in
+/// a large cluster; call it where nothing waits for it.
+fn prediction(
     commands: &Commands<'_>,
     lost: &[u16],
     added: &[NewDiskOf],
-) -> Result<Prediction> {
+) -> Result<impl Fn() -> Prediction + Send + Sync + use<>> {
     let engine = &*commands.engine;
     let lost = lost_nodes(engine.map(), lost)?;
     let map = what_if::with_disks(engine.map(), &added_disks(engine.map(), added)?);
@@ -32,29 +46,42 @@ pub(super) fn prediction(
         usize::from(node.0) < engine.map().nodes.len() && status::lacks(engine, volume, n, node)
     };
     let loss = what_if::loss(&map, &lost, lacks);
-    let rebuilt = Bytes { map: &map, nodes: status::nodes(commands) };
+    let nodes = status::nodes(commands);
     let rates = FillRates::of(engine.fill_rates(), &map.settings);
-    let by_disk = rebuilt.by_disk(&loss.rebuilt);
+    let added = added.len();
+    Ok(move || {
+        let by_disk = Bytes { map: &map, nodes: &nodes }.by_disk(&loss.rebuilt);
+        predicted(&map, &lost, added, (&loss, &by_disk), rates)
+    })
+}
+
+fn predicted(
+    map: &ClusterMap,
+    lost: &BTreeSet<NodeId>,
+    added: usize,
+    (loss, by_disk): (&Loss, &BTreeMap<NodeId, u64>),
+    rates: FillRates,
+) -> Prediction {
     let most = by_disk.values().copied().max().unwrap_or(0);
-    let plan = plan_balance(&map, if added.is_empty() { 0 } else { usize::MAX });
+    let plan = plan_balance(map, if added == 0 { 0 } else { usize::MAX });
     let moves = PredictedMoves {
         columns: plan.moves.len(),
         bytes: plan.moves.iter().map(|m| m.sectors * SECTOR).sum(),
     };
     let after = if lost.is_empty() { &plan.after } else { &loss.after };
-    Ok(Prediction {
+    Prediction {
         lost: lost.iter().map(|n| n.0).collect(),
-        added: added.len(),
-        volumes: loss.fates.iter().map(|f| volume(&map, f, &loss)).collect(),
+        added,
+        volumes: loss.fates.iter().map(|f| volume(map, f, loss)).collect(),
         rebuild: PredictedRebuild {
             bytes: by_disk.values().sum(),
             most_bytes_on_a_disk: most,
             seconds_at_floor: seconds(most, rates.floor),
             seconds_at_ceiling: seconds(most, rates.ceiling),
         },
-        rebalance: (!added.is_empty()).then_some(moves),
-        disks: disks(&plan.before, after, &by_disk),
-    })
+        rebalance: (added > 0).then_some(moves),
+        disks: disks(&plan.before, after, by_disk),
+    }
 }
 
 fn lost_nodes(map: &ClusterMap, lost: &[u16]) -> Result<BTreeSet<NodeId>> {
@@ -90,7 +117,7 @@ fn added_disks(map: &ClusterMap, added: &[NewDiskOf]) -> Result<Vec<AddedDisk>> 
 /// Rebuilt columns in bytes. Those of a thin volume have as much as its slots on the lost disk.
 struct Bytes<'a> {
     map: &'a ClusterMap,
-    nodes: Vec<NodeStatus>,
+    nodes: &'a [NodeStatus],
 }
 
 impl Bytes<'_> {

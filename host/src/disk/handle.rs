@@ -67,7 +67,7 @@ impl<T: Send + 'static> Aside<T> {
         let (there, teller) = (what.clone(), tell.clone());
         // Whoever asked may have gone meanwhile.
         let run = move || drop(teller.send(there()));
-        if thread::Builder::new().name("weft-disk".to_string()).spawn(run).is_err() {
+        if thread::Builder::new().name("weft-aside".to_string()).spawn(run).is_err() {
             let _ = tell.send(what());
         }
         Aside(result)

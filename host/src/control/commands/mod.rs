@@ -369,8 +369,7 @@ impl Commands<'_> {
             }
             ControlRequest::Rebalance { action } => self.rebalance(action),
             ControlRequest::WhatIf { lost, added } => {
-                let prediction = what_if::prediction(self, &lost, &added)?;
-                Outcome::Answer(ok(self.looked_at("prediction", &prediction)))
+                Outcome::Wait(what_if::predict(self, &lost, &added)?)
             }
             ControlRequest::ClusterSet { key, value } => Outcome::Wait(self.set(&key, &value)?),
             ControlRequest::ClusterShow => Outcome::Answer(self.settings()),
@@ -521,6 +520,9 @@ impl Commands<'_> {
                 self.check_admitted(held, ticket, since).map(Outcome::Wait)
             }
             Wait::Taking(taking, taker) => self.check_taking(conn, taking, taker),
+            Wait::Computing(aside) => Ok(aside
+                .within(Duration::ZERO)
+                .map_or_else(|| Outcome::Wait(Wait::Computing(aside)), Outcome::Answer)),
             Wait::VolumeThere(..)
             | Wait::PolicySet(..)
             | Wait::RoomThere(..)

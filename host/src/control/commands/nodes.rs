@@ -12,6 +12,7 @@ use super::{Commands, Outcome, Wait, overtaken};
 use crate::cluster::{Known, refuse_strangers};
 use crate::control::{balance, status};
 use crate::control_protocol::{NewHome, NodeAction, RebalanceAction, ok};
+use crate::disk::handle::Aside;
 use crate::engine::instance::Phase;
 use crate::error::{Error, Result, fail};
 
@@ -34,7 +35,9 @@ impl Commands<'_> {
     pub(super) fn rebalance(&mut self, action: RebalanceAction) -> Outcome {
         let on = match action {
             RebalanceAction::Plan => {
-                return Outcome::Answer(ok(balance::planned(self.engine.map())));
+                let map = self.engine.map().clone();
+                let plan = move || ok(balance::planned(&map));
+                return Outcome::Wait(Wait::Computing(Aside::begin(plan)));
             }
             RebalanceAction::Start => true,
             RebalanceAction::Stop => false,
@@ -135,7 +138,7 @@ impl Commands<'_> {
             self.can_be_replaced(&name, process, &home.accept_loss)?;
         }
         let (number, count) = (map.nodes.len(), home.disks);
-        if count == 0 || number + count > MAX_NODES {
+        if count == 0 || count > MAX_NODES.saturating_sub(number) {
             return fail(format!(
                 "{count} disks cannot be added to {number}: a cluster has {MAX_NODES} at most, and numbers are not reused"
             ));

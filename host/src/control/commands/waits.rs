@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use serde_json::Value;
 use weft_core::cluster::{ClusterSetting, HostChange, PolicyChange, ReservationChange, Volume};
 use weft_core::order::HostId;
 use weft_core::units::{Epoch, NodeId, VolumeId};
@@ -14,6 +15,7 @@ use crate::control::diff::Diff;
 use crate::control::losses::Losses;
 use crate::control::usage::Usage;
 use crate::control_protocol::ControlRequest;
+use crate::disk::handle::Aside;
 use crate::doors::secret::Secrets;
 use crate::engine::Ticket;
 use crate::engine::taking::{Held, Taking};
@@ -124,6 +126,8 @@ pub(crate) enum Wait {
     DiffOn(Box<Diff>),
     /// The scrub of a volume is done, whose stripes have so many bytes with their parity.
     Scrub(String, u64),
+    /// An answer is computed in a thread of its own: nodes and members are not to wait for it.
+    Computing(Aside<Value>),
     /// Everything is in place.
     Quiet(Instant),
     /// Everything has stopped.
@@ -187,6 +191,7 @@ impl Wait {
             | Wait::Differing(_)
             | Wait::DiffOn(_)
             | Wait::HostLeft(..)
+            | Wait::Computing(_)
             | Wait::Elsewhere(_) => true,
             Wait::Surveying(survey) | Wait::LookOn(survey) => !survey.hidden,
             _ => false,
@@ -195,7 +200,14 @@ impl Wait {
 
     /// Whether time alone may bring it about.
     pub(crate) fn is_timed(&self) -> bool {
-        matches!(self, Wait::Leader(..) | Wait::Parting(..) | Wait::DownHere(..) | Wait::Taking(..))
+        matches!(
+            self,
+            Wait::Leader(..)
+                | Wait::Parting(..)
+                | Wait::DownHere(..)
+                | Wait::Taking(..)
+                | Wait::Computing(_)
+        )
     }
 }
 
@@ -242,6 +254,7 @@ impl Commands<'_> {
                 let n = self.hosts_in_the_way(request);
                 format!("the hosts that use the volume to disconnect (connections: {n})")
             }
+            Wait::Computing(_) => "the answer to be computed".to_string(),
             Wait::Taking(taking, _) => format!("{} to answer", taking.path().display()),
             Wait::Sealing(..) => {
                 "the key for secrets to be written in this process's directory".to_string()
