@@ -66,6 +66,7 @@ impl Acceptor {
     ) -> Result<Acceptor> {
         let all = std::iter::once(control).chain(hosts);
         let listeners = all.map(Listener::bind).collect::<Result<Vec<Listener>>>()?;
+        listeners[CONTROL_SOCKET].set_mode(0o600)?;
         Ok(Acceptor {
             addresses: listeners[1..].iter().map(|l| l.at.to_string()).collect(),
             listeners,
