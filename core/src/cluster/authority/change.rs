@@ -78,7 +78,8 @@ impl NewNodes {
     fn apply(&self, map: &mut ClusterMap) {
         let first = usize::from(self.first.0);
         let known = self.process.is_none_or(|p| map.served_by(p).next().is_some());
-        if map.nodes.len() != first || first + self.count > MAX_NODES || !known {
+        let fits = first <= MAX_NODES && self.count <= MAX_NODES - first;
+        if map.nodes.len() != first || !fits || !known {
             return;
         }
         if let Some(process) = self.replaced {
