@@ -188,13 +188,18 @@ impl Controls {
         }
     }
 
+    /// Whether a question waits for the answer of this process.
+    pub(crate) fn waits_for(&self, peer: NodeId, id: usize) -> bool {
+        let wait = self.connections.get(&id).and_then(|control| control.wait.as_ref());
+        matches!(wait, Some(Wait::Elsewhere(node)) if *node == peer)
+    }
+
     /// A process is ready for a question that is to be handed on to it.
     pub(crate) fn is_awaited(&mut self, peer: NodeId, id: usize) -> Awaited {
-        let Some(control) = self.connections.get_mut(&id) else { return Awaited::No };
-        match control.wait {
-            Some(Wait::Elsewhere(node)) if node == peer => {}
-            _ => return Awaited::No,
-        }
+        let waits = self.waits_for(peer, id);
+        let Some(control) = self.connections.get_mut(&id).filter(|_| waits) else {
+            return Awaited::No;
+        };
         match control.has_been_left() {
             true => Awaited::Left,
             false => Awaited::Yes(control.question.clone()),

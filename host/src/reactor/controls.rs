@@ -49,6 +49,7 @@ impl Reactor {
                     self.ask_if_awaited(peer, number);
                 }
                 PeerEvent::Answer(number, answer) => {
+                    self.audit_answer(peer, number as usize, &answer);
                     self.hosts.answered(peer, number, &answer, &self.engine.log);
                     self.controls.answered(peer, number, &answer);
                 }
@@ -254,6 +255,15 @@ impl Reactor {
                 (&what.words, what.is_by_host),
                 refused.as_deref().unwrap_or("done"),
             );
+        }
+    }
+
+    /// The same for a request that another process has answered: here it is known who made it.
+    fn audit_answer(&self, peer: NodeId, id: usize, answer: &[u8]) {
+        if self.controls.waits_for(peer, id)
+            && let Ok(answer) = serde_json::from_slice(answer)
+        {
+            self.audit(id, &Outcome::Answer(answer));
         }
     }
 
