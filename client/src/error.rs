@@ -68,6 +68,15 @@ impl Error {
         Error { kind: ErrorKind::Aborted, because: Some(because), text }
     }
 
+    /// The same for one that may have happened: it was sent before.
+    pub(crate) fn in_doubt(because: Id) -> Error {
+        let text = format!(
+            "the request was sent before, and whether it has happened is unknown: {because}, which must come first, was not \
+             done when it was sent again. Read the range, and write again if needed"
+        );
+        Error { kind: ErrorKind::Failed, because: Some(because), text }
+    }
+
     /// What a node says.
     pub(crate) fn of(answer: &Answer) -> Error {
         let because = answer.because.map(|Name { host, number }| Id { host, number });

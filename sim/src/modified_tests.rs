@@ -1,4 +1,5 @@
-//! Read-modify-write requests of several hosts at several nodes at once.
+//! Read-modify-write requests of several hosts at several nodes at once; and requests that are sent again when the volume has
+//! another policy.
 
 use std::collections::BTreeMap;
 
@@ -69,6 +70,15 @@ impl Sim {
     fn answer(&mut self, number: u64) -> Result<(), HostError> {
         self.until(|sim| sim.heard.contains_key(&number));
         self.heard[&number].clone().map(|_| ())
+    }
+
+    /// Gives the volume another policy.
+    fn choose(&mut self, to: Policy) {
+        let was = self.world.map().volumes[&VOLUME].policy.settings();
+        let changed = to.settings().into_iter().filter(|s| !was.contains(s));
+        let change = PolicyChange { unordered_sharing: true, ..PolicyChange::to(changed) };
+        self.world.set_policy(VOLUME, change);
+        self.until(|sim| is_ready(&sim.world) && sim.world.map().volumes[&VOLUME].policy == to);
     }
 
     fn read(&mut self, node: u16) -> Vec<u8> {
@@ -225,21 +235,50 @@ fn what_a_policy_does_not_allow_any_more_may_have_happened() {
         let number = sim.ask_by_name(1, name(1), None, add_one(0));
         assert_eq!(sim.answer(number), Ok(()));
 
-        let to = policy(settings);
-        let was = Policy::default().settings();
-        let changed = to.settings().into_iter().filter(|s| !was.contains(s));
-        let change = PolicyChange { unordered_sharing: true, ..PolicyChange::to(changed) };
-        sim.world.set_policy(VOLUME, change);
-        sim.until(|sim| is_ready(&sim.world) && sim.world.map().volumes[&VOLUME].policy == to);
+        sim.choose(policy(settings));
         let happened = sim.ask_by_name(2, name(1), again, add_one(0));
         let never = sim.ask_by_name(2, name(2), again, add_one(1));
-        let unknown = Err(HostError::OutcomeUnknown);
-        // Without votes nobody can be asked.
-        let expected = match to.commit.is_voted() {
-            true => (Ok(()), Err(HostError::NotOffered)),
-            false => (unknown.clone(), unknown),
-        };
+        let expected = (Ok(()), Err(HostError::NotOffered));
         assert_eq!((sim.answer(happened), sim.answer(never)), expected, "{settings:?}");
         assert_eq!(count_of(&sim.read(0)), 1, "{settings:?}");
     }
+}
+
+#[test]
+fn what_another_has_written_since_stays_when_votes_come_or_go() {
+    let limited =
+        || policy(&[("commit", "limited"), ("dispatch", "commanded"), ("journal", "off")]);
+    let write = |byte| HostOp::Write(BLOCK, vec![byte; BLOCK as usize].into());
+    let name = |host| RequestId { host: HostId(host), number: 1 };
+    for (before, after, heard) in [
+        (Policy::default(), limited(), Ok(())),
+        (limited(), Policy::default(), Err(HostError::OutcomeUnknown)),
+    ] {
+        let mut sim = Sim::new(1, before, None);
+        let again = Again { since: sim.world.reading(NodeId(1)), epoch: sim.world.map().epoch };
+        for (node, byte) in [(1, 1), (3, 2)] {
+            let number = sim.ask_by_name(node, name(node.into()), None, write(byte));
+            assert_eq!(sim.answer(number), Ok(()));
+        }
+        sim.choose(after);
+        let number = sim.ask_by_name(2, name(1), Some(again), write(1));
+        assert_eq!(sim.answer(number), heard);
+        assert_eq!(sim.read(0), vec![2; BLOCK as usize]);
+    }
+}
+
+#[test]
+fn what_its_host_has_left_does_not_begin_without_the_controller() {
+    let mut sim = Sim::new(1, policy(&[("roles", "controller")]), None);
+    let map = sim.world.map();
+    let controller = map.volumes[&VOLUME].policy.controller.map(|_| map.up().next().unwrap());
+    assert_eq!(controller, Some(NodeId(0)));
+    sim.world.kill(NodeId(0), false);
+    let id = RequestId { host: HostId(9), number: 1 };
+    let data = vec![1; BLOCK as usize].into();
+    let number = sim.ask_by_name(1, id, None, HostOp::Write(BLOCK, data));
+    sim.world.host_gone(NodeId(1), number);
+    sim.choose(Policy::default());
+    assert_eq!(sim.answer(number), Err(HostError::Gone));
+    assert_eq!(sim.read(2), vec![0; BLOCK as usize]);
 }

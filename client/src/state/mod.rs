@@ -33,6 +33,8 @@ struct Outstanding {
     promise: Option<Arc<Promise<Result<Bytes, Error>>>>,
     /// Over the connection that there is.
     sent: bool,
+    /// Over an earlier one: a node may have done it that does not answer any more.
+    sent_before: bool,
 }
 
 impl Outstanding {
@@ -48,7 +50,16 @@ impl Outstanding {
             after: vec![Name { host, number }],
             data: Bytes::new(),
         };
-        Outstanding { request, behind: BTreeSet::new(), promise: None, sent: false }
+        let behind = BTreeSet::new();
+        Outstanding { request, behind, promise: None, sent: false, sent_before: false }
+    }
+
+    /// Why it is refused if one that must come first was not done.
+    fn refused_for(&self, because: Id) -> Error {
+        match self.sent_before && self.request.verb.changes() {
+            true => Error::in_doubt(because),
+            false => Error::aborted(because),
+        }
     }
 
     /// The bytes that it changes.
@@ -178,7 +189,9 @@ impl State {
                 if !behind.is_empty() {
                     request.flags |= flag::AFTER_COMPLETED;
                 }
-                let out = Outstanding { request, behind, promise: Some(promise), sent: false };
+                let promise = Some(promise);
+                let (sent, sent_before) = (false, false);
+                let out = Outstanding { request, behind, promise, sent, sent_before };
                 self.out.insert(number, out);
                 self.unsent.insert(number);
             }
@@ -293,7 +306,8 @@ impl State {
             }
             let root = |n: &Name| self.root(Id { host: n.host, number: n.number });
             if let Some(root) = out.request.after.iter().find_map(root) {
-                self.refuse(number, Error::aborted(root));
+                let why = out.refused_for(root);
+                self.refuse(number, why);
                 continue;
             }
             let waits = |n: &Name| n.host != self.host || self.out.contains_key(&n.number);
@@ -304,6 +318,7 @@ impl State {
             }
             out.request.after = after;
         }
+        self.out.values_mut().for_each(|out| out.sent_before = out.request.has(flag::AGAIN));
     }
 
     /// A request has ended.
@@ -380,7 +395,8 @@ impl State {
             **n != number && (out.request.after.contains(&name) || out.behind.contains(&number))
         };
         for follower in self.unsent.iter().filter(follows).copied().collect::<Vec<u64>>() {
-            self.refuse(follower, Error::aborted(root));
+            let why = self.out[&follower].refused_for(root);
+            self.refuse(follower, why);
         }
     }
 

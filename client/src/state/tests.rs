@@ -237,6 +237,24 @@ fn what_was_not_answered_is_sent_again_with_what_it_still_comes_after() {
 }
 
 #[test]
+fn what_was_sent_over_an_earlier_connection_may_have_happened() {
+    let mut w = world();
+    drop(w.write(0, &[]));
+    let follower = w.write(4096, &[1]);
+    assert_eq!(w.sent(), [1, 2]);
+    w.reconnect();
+    let new = w.write(8192, &[1]);
+    assert_eq!(w.sent(), [1, 2, 3]);
+    w.answer(1, Code::Unknown);
+    w.reconnect();
+    // The node before the last may have done it, and the first, too.
+    let why = follower.get().unwrap().unwrap_err();
+    assert_eq!((why.kind(), why.because().map(|id| id.number)), (ErrorKind::Failed, Some(1)));
+    assert!(why.to_string().contains("is unknown"), "{why}");
+    assert_eq!(new.get().unwrap().unwrap_err().kind(), ErrorKind::Aborted);
+}
+
+#[test]
 fn there_is_room_for_so_many_so_much_and_so_far() {
     let mut w = world();
     for n in 0..8 {

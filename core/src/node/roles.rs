@@ -2,7 +2,7 @@
 
 use super::controlling::Answer;
 use super::endpoint::Returned;
-use super::{Ask, HostOp, Node};
+use super::{Ask, HostError, HostOp, Node};
 use crate::layout::Geometry;
 use crate::units::{Epoch, NodeId, VolumeId};
 
@@ -60,8 +60,13 @@ impl Node {
         self.originator.enter(&self.map, &mut self.outbox);
         let clock = self.originator.clock();
         let returned = self.endpoint.enter(&self.map, before, clock, &mut self.outbox);
-        for Returned { id, volume, op, origin } in returned {
-            self.originator.host(id, volume, op, Some(origin), &self.map, &mut self.outbox);
+        for Returned { id, volume, op, origin, is_gone } in returned {
+            match is_gone {
+                true => self.outbox.reply(id, Err(HostError::Gone)),
+                false => {
+                    self.originator.host(id, volume, op, Some(origin), &self.map, &mut self.outbox);
+                }
+            }
         }
     }
 }

@@ -207,8 +207,10 @@ impl Hosts {
         let Some(volume) = session.volume() else { return };
         let number = ask.number;
         if Hosts::is_forbidden(session, &ask.op) {
-            let (mut steps, refused) = (Vec::new(), Err(HostError::ReadOnly));
-            self.numbered.finished(host, number, refused, Instant::now(), &mut steps);
+            // When it was sent first, the host may have had the right.
+            let why = if ask.again { HostError::OutcomeUnknown } else { HostError::ReadOnly };
+            let mut steps = Vec::new();
+            self.numbered.finished(host, number, Err(why), Instant::now(), &mut steps);
             return self.carry_out(engine, steps);
         }
         // What comes first is complete already, unless the nodes see to it.

@@ -78,6 +78,8 @@ pub(super) struct Returned {
     pub volume: VolumeId,
     pub op: HostOp,
     pub origin: Origin,
+    /// Its host is gone: nothing of it begins any more.
+    pub is_gone: bool,
 }
 
 impl Endpoint {
@@ -419,6 +421,8 @@ impl Endpoint {
         open.round_trips = open.round_trips.max(u64::from(outbox.hops.div_ceil(2)));
         match result {
             Ok(pieces) => drop(open.read.insert(range.offset, pieces)),
+            // An unknown outcome of one part matters more than the error of another.
+            Err(_) if open.error == Some(HostError::OutcomeUnknown) => {}
             Err(error) => open.error = Some(error),
         }
         if open.left == 0 {
@@ -497,8 +501,9 @@ impl Endpoint {
                 }
                 again = earliest(again, part.again);
             }
-            let Open { volume, op, origin, .. } = open;
-            returned.push(Returned { id, volume, op, origin: Origin { again, ..origin } });
+            let Open { volume, op, origin, is_gone, .. } = open;
+            let origin = Origin { again, ..origin };
+            returned.push(Returned { id, volume, op, origin, is_gone });
         }
         returned
     }

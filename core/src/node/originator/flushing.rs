@@ -97,10 +97,19 @@ impl Originator {
     /// not durable: if all power failed now they would commit it. So it fails when they are.
     pub(super) fn refuse(&mut self, job: Job, error: HostError, outbox: &mut Outbox) {
         let is_voted = |v: &Arc<Volume>| v.policy.is_journaled() && v.policy.commit.is_voted();
-        if self.map.volumes.get(&job.volume).is_some_and(is_voted) {
+        // An earlier attempt may have been voted on under another policy.
+        if has_begun(&job) || self.map.volumes.get(&job.volume).is_some_and(is_voted) {
             return self.ask_for(Then::Refuse(Box::new(job), error), Asks::Flush, outbox);
         }
         self.finish(job, Err(error), outbox);
+    }
+
+    /// Fails a write at once that was not prepared before, and others as [`Originator::refuse`] does.
+    pub(super) fn refuse_begun(&mut self, job: Job, error: HostError, outbox: &mut Outbox) {
+        match has_begun(&job) {
+            true => self.refuse(job, error, outbox),
+            false => self.finish(job, Err(error), outbox),
+        }
     }
 
     /// The disks that have to answer.
@@ -283,6 +292,11 @@ pub(super) fn cut(range: Range, mut exposed: Vec<Range>) -> Vec<(u64, bool)> {
     }
     out.push((range.end() - at, false));
     joined(out.into_iter().filter(|piece| piece.0 > 0))
+}
+
+/// Whether an earlier attempt at a job may have been prepared.
+fn has_begun(job: &Job) -> bool {
+    job.attempts > 0 || job.recalled
 }
 
 #[cfg(test)]

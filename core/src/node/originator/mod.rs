@@ -73,6 +73,7 @@ use job::{Job, Purpose, What};
 use jobs::Jobs;
 use lacking::Lacking;
 use locking::{Locks, unlock, unlock_given_up};
+use modifying::is_forbidden;
 use numbered::Numbered;
 use precedence::Precedence;
 use reading::Reading;
@@ -292,8 +293,8 @@ impl Originator {
             return;
         }
         if job.attempts > MOST_ATTEMPTS {
-            let attempts = job.attempts;
-            self.finish(job, Err(HostError::NoProgress { attempts }), outbox);
+            let error = job.no_progress();
+            self.finish(job, Err(error), outbox);
             return;
         }
         let stripe = job.what.first_stripe(&volume);
@@ -329,12 +330,11 @@ impl Originator {
         if writes && self.map.is_asleep(&volume) && !is_disturbed {
             return self.lacks_nodes(job, outbox);
         }
-        if let Some(which) = self.must_recall(&job, &volume) {
+        if let Some(which) = self.must_recall(&job) {
             return self.recall(job, which, &volume, outbox);
         }
-        // Another policy may have been chosen meanwhile.
-        if let Some(error) = self.not_offered(&job, &volume) {
-            return self.finish(job, Err(error), outbox);
+        if is_forbidden(&job, &volume) {
+            return self.refuse_begun(job, HostError::NotOffered, outbox);
         }
         if writes && self.is_outdated(&job, &volume) {
             return self.refuse(job, HostError::Outdated, outbox);

@@ -63,19 +63,6 @@ impl Originator {
         }));
     }
 
-    /// The error for a job that reads before it writes, if the policy does not allow that, or not any more.
-    pub(super) fn not_offered(&self, job: &Job, volume: &Volume) -> Option<HostError> {
-        let modifies = job.modifies.as_ref().filter(|_| matches!(job.what, What::Write(..)))?;
-        if modifies.is_whole && volume.policy.can_modify() {
-            return None;
-        }
-        // Without votes nobody was asked whether an earlier attempt has happened.
-        Some(match job.recalled || !self.is_repeated(job) {
-            true => HostError::NotOffered,
-            false => HostError::OutcomeUnknown,
-        })
-    }
-
     /// The old content has been read: the job writes at the same timestamp, or fails.
     pub(super) fn has_read_first(
         &mut self,
@@ -91,9 +78,15 @@ impl Originator {
                 self.begin(Attempt { ts, job, volume, extent, avoid }, outbox);
             }
             Ok(()) => self.begin(Attempt { ts, job, volume, extent, avoid }, outbox),
-            Err(at) => self.finish(job, Err(HostError::Differs { at: at as u64 }), outbox),
+            Err(at) => self.refuse_begun(job, HostError::Differs { at: at as u64 }, outbox),
         }
     }
+}
+
+/// Whether a job reads before it writes, and the policy does not allow that, or not any more.
+pub(super) fn is_forbidden(job: &Job, volume: &Volume) -> bool {
+    let modifies = job.modifies.as_ref().filter(|_| matches!(job.what, What::Write(..)));
+    modifies.is_some_and(|m| !(m.is_whole && volume.policy.can_modify()))
 }
 
 /// Sets the new content of a job. Fails with the first byte that differs from the expected content.

@@ -11,6 +11,7 @@
 //! | one has something undecided, or is finding out what it has | they are asked again |
 //! | it has happened | it is done |
 //! | in every stripe a parity worker, or all data workers, remember all that far back, or have no write there since | it has not happened, and is begun |
+//! | none of these, and the volume has no votes now | it is begun: parts of it may have happened |
 //! | none of these, and the content equals the request's | it is done |
 //! | none of these, and the content differs | unknown; the host is told so |
 //!
@@ -51,11 +52,6 @@ impl Originator {
         self.requests.get(&id)?.origin
     }
 
-    /// Whether a host asks for a request again.
-    pub(super) fn is_repeated(&self, job: &Job) -> bool {
-        self.origin(job).is_some_and(|o| o.again.is_some())
-    }
-
     /// Whether the volume's reservations have changed since a host's write was permitted.
     pub(super) fn is_outdated(&self, job: &Job, volume: &Volume) -> bool {
         let permitted = self.origin(job).map(|o| o.permitted);
@@ -76,11 +72,12 @@ impl Originator {
         is_write && voted && self.config.recalls()
     }
 
-    /// The name of a write, and since when it is asked for, if its outcome must be known first.
-    pub(super) fn must_recall(&self, job: &Job, volume: &Volume) -> Option<(RequestId, Again)> {
+    /// The name of a write, and since when it is asked for, if its outcome must be known first. Earlier attempts may have been
+    /// voted on where writes are not now.
+    pub(super) fn must_recall(&self, job: &Job) -> Option<(RequestId, Again)> {
         let in_doubt = job.in_doubt.as_ref().map(|doubt| doubt.again);
-        // The attempt in doubt was voted on, perhaps by another policy than that of now.
-        if job.recalled || !(in_doubt.is_some() || self.recallable(job, &volume.policy)) {
+        let is_write = matches!((&job.what, job.purpose), (What::Write(..), Purpose::Host(_)));
+        if job.recalled || !(in_doubt.is_some() || is_write && self.config.recalls()) {
             return None;
         }
         let origin = self.origin(job);
@@ -156,7 +153,9 @@ impl Originator {
         }
         let touched =
             answers.values().any(|a| *a == Recollection::Touched) || volume.relies_on_marks();
-        let compares = touched && !is_known(&volume, range, &answers);
+        // A write without votes may have been applied in part: it is completed.
+        let may_compare = volume.policy.commit.is_voted() || job.modifies.is_some();
+        let compares = may_compare && touched && !is_known(&volume, range, &answers);
         self.give_up_claim(&mut job);
         self.jobs.give_room(&mut job);
         job.recalled = true;

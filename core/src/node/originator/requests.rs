@@ -88,9 +88,7 @@ impl Originator {
         if let Some(range) = range_of(&op)
             && (range.len == 0 || range.end() > volume.size || range.end() < range.offset)
         {
-            let Range { offset, len } = range;
-            let error = HostError::OutOfRange { offset, len, size: volume.size };
-            outbox.reply(id, Err(error));
+            outbox.reply(id, Err(out_of_range(range, &volume, origin)));
             return;
         }
         let now = outbox.now;
@@ -228,7 +226,7 @@ impl Originator {
                 scrub.asks_again();
             }
             (Err(_), Answer::Scrub(scrub)) => scrub.progress.skipped += 1,
-            (Err(error), _) => request.error = Some(error),
+            (Err(error), _) => request.fails(error),
         }
         if let Answer::Scrub(scrub) = &request.answer
             && scrub.next < scrub.progress.stripes
@@ -294,6 +292,13 @@ impl OpenRequest {
         }
     }
 
+    /// A part has failed. An unknown outcome of one part matters more than the error of another.
+    fn fails(&mut self, error: HostError) {
+        if self.error != Some(HostError::OutcomeUnknown) {
+            self.error = Some(error);
+        }
+    }
+
     pub fn result(self) -> Result<HostData, HostError> {
         if let Some(error) = self.error {
             return Err(error);
@@ -311,6 +316,15 @@ impl OpenRequest {
             Answer::Exposed(range, found) => HostData::Exposed(super::flushing::cut(range, found)),
             Answer::Scrub(scrub) => HostData::Scrubbed(scrub.progress, scrub.findings),
         })
+    }
+}
+
+/// Why a request beyond the end is refused. When it was sent first, the volume may have been larger.
+fn out_of_range(range: Range, volume: &Volume, origin: Option<Origin>) -> HostError {
+    let Range { offset, len } = range;
+    match origin.is_some_and(|o| o.again.is_some()) {
+        true => HostError::OutcomeUnknown,
+        false => HostError::OutOfRange { offset, len, size: volume.size },
     }
 }
 

@@ -117,7 +117,7 @@ impl Worker {
         self.tickets.forget_flushes();
         self.stalled.forget_flushes();
         self.remember_less();
-        self.remember_less_of_relying(&before);
+        self.remember_less_of_choices(&before);
         self.admission.raise_floor(floor);
         self.inquiries.clear();
         self.filling.look_anew();

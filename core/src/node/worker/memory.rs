@@ -157,11 +157,12 @@ impl Worker {
         self.memory.begin_after(self.entered.first().max(filled.unwrap_or_default()));
     }
 
-    /// Where writes could rely on marks until now, parity has not heard of all of them: its memory is incomplete.
-    pub(super) fn remember_less_of_relying(&mut self, before: &ClusterMap) {
-        let relied = before.volumes.values().filter(|v| v.relies_on_marks());
-        let relies = |id| self.map.volumes.get(id).is_some_and(|v| v.relies_on_marks());
-        if relied.map(|v| &v.id).any(|id| !relies(id)) {
+    /// Where writes could rely on marks until now, parity has not heard of all of them, and those without votes are not
+    /// remembered: the memory is incomplete.
+    pub(super) fn remember_less_of_choices(&mut self, before: &ClusterMap) {
+        let forgot = |v: &Volume| v.relies_on_marks() || !v.policy.commit.is_voted();
+        let forgets = |id| self.map.volumes.get(id).is_some_and(|v| forgot(v));
+        if before.volumes.values().filter(|v| forgot(v)).any(|v| !forgets(&v.id)) {
             self.memory.begin_after(self.entered.floor());
         }
     }

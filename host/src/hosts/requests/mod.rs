@@ -181,6 +181,11 @@ impl Pending {
         self.claim.is_some_and(|c| c.changes())
     }
 
+    /// Whether it compares and writes, and has begun before: then it must not be said to be refused.
+    fn may_have_happened(&self) -> bool {
+        (self.again || self.job.again) && matches!(self.job.op, HostOp::Modify { .. })
+    }
+
     /// Whether it is a change that came before a reset of the volume that concerns it.
     fn was_reset(&self, resets: &Resets) -> bool {
         let came = self.job.came.filter(|_| self.changes());
@@ -399,9 +404,11 @@ impl Requests {
         let changes = pending.changes() || pending.job.waits_for_others();
         let oldest = pending.job.oldest.unwrap_or_else(|| self.oldest(pending.name));
         let origin = changes.then(|| self.origin(engine, &mut pending, oldest));
+        let may_have_happened = pending.may_have_happened();
+        let refused = |error| if may_have_happened { HostError::OutcomeUnknown } else { error };
         self.pending.insert(number, pending);
         if let Some(error) = refusal {
-            return engine.answer((number, Err(error)));
+            return engine.answer((number, Err(refused(error))));
         }
         match (node, origin, job.place) {
             (Some(node), Some(origin), place) => {
@@ -411,7 +418,7 @@ impl Requests {
                 engine.submit_ordered(node, number, job.volume, place, job.op);
             }
             (Some(node), None, None) => engine.submit(node, number, job.volume, job.op),
-            (None, ..) => engine.answer((number, Err(HostError::NotServing))),
+            (None, ..) => engine.answer((number, Err(refused(HostError::NotServing)))),
         }
     }
 

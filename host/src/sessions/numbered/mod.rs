@@ -79,6 +79,16 @@ impl Ask {
     fn changes(&self) -> bool {
         matches!(self.op, HostOp::Write(..) | HostOp::WriteZeroes(_) | HostOp::Trim(_))
     }
+
+    /// Why it fails that cannot have its place. If it was sent before, it may have happened.
+    fn refused(&self, why: Failure) -> Failure {
+        match why {
+            Failure::Host(HostError::Place(_)) if self.again && self.changes() => {
+                HostError::OutcomeUnknown.into()
+            }
+            why => why,
+        }
+    }
 }
 
 /// Why a request is not done.
@@ -385,7 +395,7 @@ impl NumberedHost {
             return self.begin(host, ask, out);
         }
         match self.waits(host, &ask) {
-            Err(why) => self.fail(host, number, why.into(), now, out),
+            Err(why) => self.fail(host, number, ask.refused(why.into()), now, out),
             Ok(waits) if waits.is_empty() => self.begin(host, ask, out),
             Ok(waits) => {
                 for wait in &waits {
@@ -498,8 +508,9 @@ impl NumberedHost {
                 }
             }
             Err(e) => {
-                let why = self.with_root(host, self.names.translate(e));
-                self.fail(host, number, why.into(), now, out);
+                let why = self.with_root(host, self.names.translate(e)).into();
+                let why = again.iter().fold(why, |why, ask| ask.refused(why));
+                self.fail(host, number, why, now, out);
             }
             Ok(data) => {
                 self.requests.insert(number, State::Done);
@@ -549,7 +560,12 @@ impl NumberedHost {
         let mut failing = vec![(number, why)];
         while let Some((number, why)) = failing.pop() {
             let root = why.root(RequestId { host, number });
-            let before = self.requests.insert(number, State::Failed(why.clone(), now));
+            let before = self.requests.remove(&number);
+            let why = match &before {
+                Some(State::Held { ask, .. }) => ask.refused(why),
+                _ => why,
+            };
+            self.requests.insert(number, State::Failed(why.clone(), now));
             if let Some(State::Held { waits, .. }) = &before {
                 for wait in waits {
                     self.leave(*wait, number);

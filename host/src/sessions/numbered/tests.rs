@@ -236,6 +236,29 @@ fn a_host_that_comes_back_hears_the_end_of_what_it_began() {
 }
 
 #[test]
+fn what_was_sent_before_may_have_happened_though_it_is_refused_now() {
+    let unknown = || Err(HostError::OutcomeUnknown.to_string());
+    let mut w = world();
+    w.take(Ask { again: true, ..ask(1, &[]) });
+    w.take(Ask { again: true, ..ask(2, &[1]) });
+    w.take(ask(3, &[2]));
+    w.finish(1, Err(HostError::OutcomeUnknown));
+    let aborted = |of| PlaceError::Aborted(RequestId { host: HOST, number: of }).to_string();
+    assert_eq!(w.answered, [(1, unknown()), (2, unknown()), (3, Err(aborted(1)))]);
+    w.answered.clear();
+    w.take(Ask { again: true, ..ask(4, &[1]) });
+    w.take(ask(5, &[1]));
+    assert_eq!(w.answered, [(4, unknown()), (5, Err(aborted(1)))]);
+    w.answered.clear();
+    w.take(Ask { again: true, sequenced: true, ..ask(6, &[1]) });
+    w.finish(6, Err(PlaceError::NotOrdered(RequestId { host: HOST, number: 1 }).into()));
+    assert_eq!(w.answered, [(6, unknown())]);
+    let read = HostOp::Read(Range { offset: 0, len: 512 });
+    w.take(Ask { op: read, again: true, ..ask(7, &[1]) });
+    assert_eq!(w.answered[1], (7, Err(aborted(1))), "a read has no outcome");
+}
+
+#[test]
 fn what_was_given_up_is_done_again_if_its_host_still_wants_it() {
     let mut w = world();
     w.take(ask(1, &[]));
@@ -292,7 +315,7 @@ fn a_sequencer_is_given_no_name_twice() {
     assert_eq!((w.names[4].0.host, &w.names[4].1), (HOST, &vec![w.names[3].0]));
     let aborted = w.names[2].0;
     w.finish(2, Err(PlaceError::Aborted(aborted).into()));
-    assert_eq!(w.error_of(2), PlaceError::Aborted(RequestId { host: HOST, number: 1 }).to_string());
+    assert_eq!(w.error_of(2), HostError::OutcomeUnknown.to_string(), "it was begun before");
     w.finish(1, DONE);
     w.take(sequenced(4, &[1, 3]));
     let three = RequestId { host: HOST, number: 3 };
@@ -300,6 +323,9 @@ fn a_sequencer_is_given_no_name_twice() {
     w.take(Ask { again: true, ..sequenced(5, &[]) });
     assert!(w.names[6].0.host != HOST, "the nodes may know it");
     assert_eq!(w.names[6].0.host, w.names[3].0.host);
+    w.take(sequenced(6, &[5]));
+    w.finish(6, Err(PlaceError::Aborted(w.names[6].0).into()));
+    assert_eq!(w.error_of(6), PlaceError::Aborted(RequestId { host: HOST, number: 5 }).to_string());
 }
 
 #[test]
