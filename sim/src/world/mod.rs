@@ -512,6 +512,11 @@ impl World {
         place.promises.note(now, reached);
     }
 
+    /// How many writes of hosts a worker remembers.
+    pub fn remembered_writes(&self) -> usize {
+        self.config.remembered_writes
+    }
+
     /// A time before all that a node issues from now on.
     pub fn reading(&mut self, id: NodeId) -> Timestamp {
         let clock = self.clock(id);

@@ -198,7 +198,8 @@ impl Run {
             || self.beyond
             || self.lacks_a_disk()
             || self.clients[n].knows_no_time()
-            || self.repeating.as_ref().is_some_and(|r| r.remembered < MANY);
+            // Endpoints ask again also where hosts do not.
+            || self.world.remembered_writes() < MANY;
         let own = || pieces.clone().filter_map(|piece| self.ops.get(&piece));
         let meets = |op: &Op, own: &Op| {
             op.end.is_none_or(|end| end + APART >= own.start)
