@@ -167,6 +167,17 @@ impl Status {
         its.filter_map(|n| n.absence.as_ref()).map(|a| a.down_seconds).max()
     }
 
+    /// What to do about the content of a lost node that cannot be rebuilt, if that is all that is left of it.
+    fn unrebuildable(&self, node: &NodeStatus) -> Option<String> {
+        let its = || self.volumes.iter().filter(|v| v.nodes.contains(&node.node));
+        let name = &its().find(|v| v.layout == "raid0")?.name;
+        its().all(|v| v.layout == "raid0").then(|| {
+            format!(
+                "volume {name} (raid0) has no redundancy, so its content there is gone: delete it (`weft volume delete {name}`)"
+            )
+        })
+    }
+
     /// What has a lost node's content rebuilt.
     fn instead_of(&self, node: &NodeStatus) -> String {
         let reached = |process: u16| {
@@ -196,7 +207,7 @@ impl Status {
         let then = match node.columns {
             0 if rebuilds => "its content is being rebuilt on other disks".to_string(),
             0 => return None,
-            _ => self.instead_of(node),
+            _ => self.unrebuildable(node).unwrap_or_else(|| self.instead_of(node)),
         };
         let lost = match &node.absence {
             Some(a) => format!("has been lost for {}", about(a.down_seconds)),
@@ -526,6 +537,18 @@ mod tests {
             said(&replaced, vec![3]),
             "degraded: node 9 is lost; another process has replaced box5, and its content is rebuilt on disks with enough free space"
         );
+        let of = |name: &str, layout: &str| VolumeStatus {
+            name: name.to_string(),
+            layout: layout.to_string(),
+            nodes: vec![3, 9],
+            ..VolumeStatus::default()
+        };
+        let told = |volumes| Status { volumes, ..Status::default() }.of_lost(&replaced).unwrap().1;
+        assert_eq!(
+            told(vec![of("w", "raid0")]),
+            "node 9 is lost; volume w (raid0) has no redundancy, so its content there is gone: delete it (`weft volume delete w`)"
+        );
+        assert!(told(vec![of("w", "raid0"), of("v", "raid5")]).contains("is rebuilt"));
     }
 
     #[test]
