@@ -83,6 +83,8 @@ struct Queue {
     free: Vec<u16>,
     /// Bytes that the answer to each request has.
     expected: BTreeMap<u16, usize>,
+    /// The bell has rung, and there may be answers that were not looked at since.
+    rung: bool,
 }
 
 /// A virtual machine's process with a driver for its disk.
@@ -117,7 +119,8 @@ impl Driver {
         let queue = |_| -> io::Result<Queue> {
             let (kick, call) = (EventFd::new(EFD_NONBLOCK)?, EventFd::new(EFD_NONBLOCK)?);
             let free = (0..SLOTS).rev().collect();
-            Ok(Queue { kick, call, available: 0, used: 0, free, expected: BTreeMap::new() })
+            let (expected, rung) = (BTreeMap::new(), false);
+            Ok(Queue { kick, call, available: 0, used: 0, free, expected, rung })
         };
         let mut driver = Driver {
             path: path.to_path_buf(),
@@ -352,13 +355,17 @@ impl Driver {
         self.queues[queue].expected.len()
     }
 
-    /// Waits for an answer; if the disk's process ends meanwhile, for the next one that serves the disk.
+    /// Waits for an answer; if the disk's process ends meanwhile, for the next one that serves the disk. As in a virtual
+    /// machine, nobody looks for answers before the bell has rung.
     pub fn wait(&mut self, queue: usize) -> io::Result<Answer> {
         let since = Instant::now();
         loop {
-            if let Some(answer) = self.next(queue) {
+            if self.queues[queue].rung
+                && let Some(answer) = self.next(queue)
+            {
                 return Ok(answer);
             }
+            self.queues[queue].rung = false;
             if since.elapsed() > PATIENCE {
                 return Err(ErrorKind::TimedOut.into());
             }
@@ -378,7 +385,7 @@ impl Driver {
         poll(&mut look, Some(&timeout))?;
         let is_over = !look[1].revents().is_empty();
         // A bell that has not rung cannot be read.
-        let _ = self.queues[queue].call.read();
+        self.queues[queue].rung |= self.queues[queue].call.read().is_ok();
         if is_over {
             self.frontend = None;
         }

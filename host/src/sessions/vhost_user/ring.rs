@@ -97,9 +97,11 @@ impl Ring {
         self.queue.set_next_avail(base as u16);
     }
 
-    /// Whoever waits for answers is told by `call`, and of errors by `error`.
+    /// Whoever waits for answers is told by `call`, and of errors by `error`. An answer may have come before, and
+    /// this bell has told nobody of it.
     pub(super) fn set_call(&mut self, call: Option<File>) {
         self.call = call;
+        self.call.iter().for_each(ring);
     }
 
     /// See [`set_call`](Ring::set_call).
@@ -112,7 +114,8 @@ impl Ring {
         self.enabled = enabled;
     }
 
-    /// Begins, and goes on with what another process had in work.
+    /// Begins, and goes on with what another process had in work. That one may have answered and not told the driver,
+    /// which is told here in any case.
     pub(super) fn start(
         &mut self,
         kick: Watched,
@@ -135,6 +138,7 @@ impl Ring {
             self.queue.set_next_avail(used.wrapping_add(self.again.len() as u16));
         }
         (self.kick, self.broken) = (Some(kick), None);
+        self.call.iter().for_each(ring);
         Ok(())
     }
 
@@ -143,7 +147,9 @@ impl Ring {
         self.queue.set_ready(false);
         (self.kick, self.inflight) = (None, None);
         self.again.clear();
-        self.answered = false;
+        if std::mem::take(&mut self.answered) {
+            self.call.iter().for_each(ring);
+        }
         self.life += 1;
         self.queue.next_avail()
     }

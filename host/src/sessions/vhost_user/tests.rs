@@ -53,6 +53,10 @@ fn started(memory: &Memory) -> (Poll, Ring) {
     (poll, ring)
 }
 
+/// The flags of descriptors.
+const NEXT: u16 = 1;
+const FILLED: u16 = 2;
+
 fn describe(guest: &Guest, index: u16, (at, len, flags, next): (u64, u32, u16, u16)) {
     let place = |field| GuestAddress(PLACES[0] + 16 * u64::from(index) + field);
     guest.write_obj(at, place(0)).unwrap();
@@ -150,8 +154,6 @@ proptest! {
 
 #[test]
 fn wrong_descriptors_break_a_queue_and_right_ones_do_not() {
-    const NEXT: u16 = 1;
-    const FILLED: u16 = 2;
     const TABLE: u16 = 4;
     let memory = memory();
     let guest = memory.guest();
@@ -233,4 +235,36 @@ fn a_queue_whose_memory_is_taken_away_breaks_and_others_do_not_start() {
     for entries in [0, 3, 2048, 1 << 16] {
         assert!(Ring::new().set_entries(entries).is_err(), "{entries}");
     }
+}
+
+/// A flush, in two descriptors from `head` on.
+fn describe_flush(guest: &Guest, head: u16) {
+    const FLUSH: u32 = 4;
+    guest.write_obj(FLUSH, GuestAddress(0x4000)).unwrap();
+    describe(guest, head, (0x4000, 16, NEXT, head + 1));
+    describe(guest, head + 1, (0x5000, 1, FILLED, 0));
+}
+
+/// A driver that was not told of an answer waits forever: the bell may have been another when it was given.
+#[test]
+fn a_queue_rings_whenever_its_driver_may_not_have_been_told() {
+    let memory = memory();
+    let guest = memory.guest();
+    let bell = File::from(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap());
+    let has_rung = || rustix::io::read(&bell, &mut [0; 8]).is_ok();
+    let (_poll, mut ring) = started(&memory);
+    describe_flush(guest, 0);
+    offer(guest, &[0, 0], 2);
+    assert_eq!(ring.next(guest).unwrap().map(|(head, _)| head), Some(0));
+    ring.answer(guest, 0, 1).unwrap();
+    ring.tell(guest);
+    ring.set_call(Some(bell.try_clone().unwrap()));
+    assert!(has_rung(), "the bell is new");
+    ring.next(guest).unwrap();
+    ring.answer(guest, 0, 1).unwrap();
+    ring.stop();
+    assert!(has_rung() && !has_rung(), "nobody was told before it stopped");
+    let (_poll, kick) = watched(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
+    ring.start(kick, guest, (true, None)).unwrap();
+    assert!(has_rung(), "another process may have answered");
 }
