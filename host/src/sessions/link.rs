@@ -128,7 +128,8 @@ impl<M: Service> Link<M> {
 
     /// Whether a request waits for memory, and if so, whether nothing else stands in its way.
     pub(crate) fn waits_for_memory(&self) -> Option<bool> {
-        (self.waits_for_memory > 0).then(|| !self.has_too_much())
+        let is_free = || !self.has_too_much() && self.may_receive() && !self.waits_for_room;
+        (self.waits_for_memory > 0).then(is_free)
     }
 
     /// It is about to be answered.
@@ -364,6 +365,15 @@ mod tests {
         link.ready(COME);
         assert!(link.wants_to_receive() && link.receive().is_ok_and(|new| new));
         assert!(!link.wants_to_receive());
+    }
+
+    #[test]
+    fn who_waits_for_room_keeps_nobody_from_memory() {
+        let (mut link, _theirs) = link();
+        link.waits_for_memory = 1 << 20;
+        assert_eq!(link.waits_for_memory(), Some(true));
+        link.waits_for_room = true;
+        assert_eq!(link.waits_for_memory(), Some(false));
     }
 
     #[test]

@@ -213,7 +213,7 @@ impl VhostUser {
         if let Some(taken) = self.waiting.take()
             && let Some(taken) = self.begin(&mut device, taken, said)
         {
-            self.waiting = Some(taken);
+            (self.waiting, self.ready) = (Some(taken), true);
             return;
         }
         let rings = device.rings.len();
@@ -226,8 +226,6 @@ impl VhostUser {
                 self.break_off(&mut device, ring, broken);
             }
         }
-        // What there was no room for is looked for when something has been answered.
-        self.ready |= !self.has_room();
     }
 
     /// Takes requests from one queue.
@@ -240,11 +238,12 @@ impl VhostUser {
     ) -> Result<(), Broken> {
         for _ in 0..AT_ONCE {
             if self.waiting.is_some() || self.work.is_full() {
-                return Ok(());
+                break;
             }
             let Some((head, chain)) = device.rings[ring].next(guest)? else { return Ok(()) };
             self.taken(device, (ring, head), guest, chain, said)?;
         }
+        // The rest is looked for when there is room for it.
         self.ready = true;
         Ok(())
     }

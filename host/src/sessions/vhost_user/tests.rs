@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use mio::{Poll, Token};
@@ -11,14 +12,18 @@ use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use vhost::vhost_user::message::VhostUserMemoryRegion;
 use vm_memory::{Bytes, GuestAddress};
 use weft_core::Buffer;
+use weft_core::cluster::ClusterMap;
 use weft_core::node::{HostData, HostOp};
 
-use super::AT_ONCE;
 use super::chain::{Broken, Chain};
 use super::memory::{Guest, Memory, Segment};
 use super::request::{Parts, Status, Wish};
 use super::ring::Ring;
-use crate::socket::{Watch, Watched};
+use super::{AT_ONCE, Arrival, Room, Said, Session, State, VhostUser, lock};
+use crate::sessions::budget::{Budget, Use};
+use crate::sessions::door::Door;
+use crate::socket::{Stream, Watch, Watched};
+use crate::volumes::Exports;
 
 /// Two regions with a gap between them; a queue of 16 in the first.
 const REGIONS: [(u64, u64); 2] = [(0x1000, 0x8000), (0xa000, 0x4000)];
@@ -51,6 +56,38 @@ fn started(memory: &Memory) -> (Poll, Ring) {
     ring.start(kick, memory.guest(), (true, None)).unwrap();
     ring.enable(true);
     (poll, ring)
+}
+
+/// The session of a front end that has set up one queue, and the front end's socket.
+fn session(memory: Memory, ring: Ring, budget: &Arc<Budget>) -> (VhostUser, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    theirs.set_nonblocking(true).unwrap();
+    let mut session = VhostUser::new(Arrival {
+        stream: Stream::Unix(mio::net::UnixStream::from_std(ours)),
+        peer: String::new(),
+        node: 0,
+        memory: Use::new(budget),
+        portals: Vec::new(),
+        elsewhere: Vec::new(),
+        door: Door::default(),
+        volume: None,
+        watch: None,
+    });
+    session.state = State::In;
+    let device = session.device.clone();
+    let mut device = lock(&device);
+    device.memory = memory;
+    device.rings[0] = ring;
+    (session, theirs)
+}
+
+/// What a session asks for when it looks at its messages and queues.
+fn asked(session: &mut VhostUser) -> usize {
+    let (map, mut said, mut room) = (ClusterMap::default(), Vec::new(), Room::new(0));
+    assert!(session.receive(Exports::of(&map), &mut said, (0, &mut room)).is_ok());
+    assert!(said.iter().all(|said| matches!(said, Said::Ask(_))));
+    said.len()
 }
 
 /// The flags of descriptors.
@@ -267,4 +304,28 @@ fn a_queue_rings_whenever_its_driver_may_not_have_been_told() {
     let (_poll, kick) = watched(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
     ring.start(kick, guest, (true, None)).unwrap();
     assert!(has_rung(), "another process may have answered");
+}
+
+/// The budget may be used up again between the look at it and the request's turn.
+#[test]
+fn a_request_that_waits_for_memory_keeps_its_turn() {
+    const LONG: u64 = 9 * 0x8000;
+    let memory = memory();
+    let guest = memory.guest().clone();
+    describe(&guest, 0, (0x4000, 16, NEXT, 1));
+    (1..10).for_each(|n| describe(&guest, n, (0x1000, 0x8000, FILLED | NEXT, n + 1)));
+    describe(&guest, 10, (0x5000, 1, FILLED, 0));
+    offer(&guest, &[0], 1);
+    let (_poll, ring) = started(&memory);
+    let budget = Budget::new(1 << 20);
+    let mut other = Use::new(&budget);
+    let (mut session, _front_end) = session(memory, ring, &budget);
+    for _ in 0..2 {
+        other.is(1 << 20);
+        assert_eq!((asked(&mut session), session.waits_for_memory()), (0, Some(true)));
+        assert!(!session.wants_to_receive());
+        other.is((1 << 20) - LONG);
+        assert!(session.wants_to_receive());
+    }
+    assert_eq!((asked(&mut session), session.waits_for_memory()), (1, None));
 }
