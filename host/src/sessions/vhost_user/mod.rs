@@ -176,7 +176,9 @@ impl VhostUser {
         let device = lock(&self.device);
         let waiting = self.waiting.iter().map(|taken| (taken.begun.ring, taken.begun.life));
         let mut busy = self.work.rings().chain(waiting);
+        let mut rings = device.rings.iter().enumerate();
         !busy.any(|(ring, life)| needs.covers(ring) && device.rings[ring].life() == life)
+            && !rings.any(|(ring, of)| needs.covers(ring) && of.owes())
     }
 
     /// Handles messages, until there is none or one has to wait.
@@ -220,15 +222,13 @@ impl VhostUser {
         self.first = (self.first + 1) % rings;
         let first = self.first;
         for ring in (0..rings).map(|n| (first + n) % rings) {
-            // A queue that stops begins nothing more.
-            let stops = self.quiet.is_some_and(|message| message.needs().covers(ring));
-            if !stops && let Err(broken) = self.take_of(&mut device, ring, &guest, said) {
+            if let Err(broken) = self.take_of(&mut device, ring, &guest, said) {
                 self.break_off(&mut device, ring, broken);
             }
         }
     }
 
-    /// Takes requests from one queue.
+    /// Takes requests from one queue. One that stops begins nothing but what another process had in work.
     fn take_of(
         &mut self,
         device: &mut Device,
@@ -236,10 +236,16 @@ impl VhostUser {
         guest: &Arc<Guest>,
         said: &mut Vec<Said>,
     ) -> Result<(), Broken> {
+        let stops = self.quiet.is_some_and(|message| message.needs().covers(ring));
         for _ in 0..AT_ONCE {
+            if stops && !device.rings[ring].owes() {
+                return Ok(());
+            }
             if self.waiting.is_some() || self.work.is_full() {
                 break;
             }
+            // Without anything in work the message is next.
+            self.ready |= stops;
             let Some((head, chain)) = device.rings[ring].next(guest)? else { return Ok(()) };
             self.taken(device, (ring, head), guest, chain, said)?;
         }
@@ -321,6 +327,7 @@ impl VhostUser {
     /// A queue is not looked at any more.
     fn break_off(&mut self, device: &mut Device, ring: usize, broken: Broken) {
         device.rings[ring].break_off(broken);
+        self.ready |= self.quiet.is_some();
         self.complaint = Some(format!(
             "queue {ring} of {} for volume '{}' is stopped: {broken}; the driver of the virtual machine must reset it",
             self.peer, self.name

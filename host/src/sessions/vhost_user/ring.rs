@@ -154,6 +154,15 @@ impl Ring {
         self.queue.next_avail()
     }
 
+    /// Whether requests that another process had in work are still to be begun.
+    pub(super) fn owes(&self) -> bool {
+        self.is_looked_at() && !self.again.is_empty()
+    }
+
+    fn is_looked_at(&self) -> bool {
+        self.enabled && self.queue.ready() && self.broken.is_none()
+    }
+
     /// Which life it is in.
     pub(super) fn life(&self) -> u64 {
         self.life
@@ -169,7 +178,7 @@ impl Ring {
 
     /// The next request, if there is one. It is in work from now on.
     pub(super) fn next(&mut self, guest: &Guest) -> Result<Option<(u16, Chain)>, Broken> {
-        if !self.enabled || !self.queue.ready() || self.broken.is_some() {
+        if !self.is_looked_at() {
             return Ok(None);
         }
         let Some(head) = self.next_head(guest)? else { return Ok(None) };

@@ -1,6 +1,7 @@
 //! Queues as no driver should write them: whatever is in the memory, a queue goes on or breaks, and nothing else.
 
 use std::fs::File;
+use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -9,13 +10,14 @@ use mio::{Poll, Token};
 use proptest::prelude::*;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-use vhost::vhost_user::message::VhostUserMemoryRegion;
+use vhost::vhost_user::message::{FrontendReq, VhostUserInflight, VhostUserMemoryRegion};
 use vm_memory::{Bytes, GuestAddress};
 use weft_core::Buffer;
 use weft_core::cluster::ClusterMap;
 use weft_core::node::{HostData, HostOp};
 
 use super::chain::{Broken, Chain};
+use super::inflight::{self, Inflight, QueueInflight};
 use super::memory::{Guest, Memory, Segment};
 use super::request::{Parts, Status, Wish};
 use super::ring::Ring;
@@ -49,11 +51,15 @@ fn watched(fd: OwnedFd) -> (Poll, Watched) {
 }
 
 fn started(memory: &Memory) -> (Poll, Ring) {
+    started_with(memory, None)
+}
+
+fn started_with(memory: &Memory, inflight: Option<QueueInflight>) -> (Poll, Ring) {
     let (poll, kick) = watched(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
     let mut ring = Ring::new();
     ring.set_entries(ENTRIES.into()).unwrap();
     ring.set_places(PLACES.map(|at| USER + at), memory).unwrap();
-    ring.start(kick, memory.guest(), (true, None)).unwrap();
+    ring.start(kick, memory.guest(), (true, inflight)).unwrap();
     ring.enable(true);
     (poll, ring)
 }
@@ -282,6 +288,11 @@ fn describe_flush(guest: &Guest, head: u16) {
     describe(guest, head + 1, (0x5000, 1, FILLED, 0));
 }
 
+/// How many requests have been answered.
+fn answered(guest: &Guest) -> u16 {
+    guest.read_obj(GuestAddress(PLACES[2] + 2)).unwrap()
+}
+
 /// A driver that was not told of an answer waits forever: the bell may have been another when it was given.
 #[test]
 fn a_queue_rings_whenever_its_driver_may_not_have_been_told() {
@@ -304,6 +315,36 @@ fn a_queue_rings_whenever_its_driver_may_not_have_been_told() {
     let (_poll, kick) = watched(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
     ring.start(kick, guest, (true, None)).unwrap();
     assert!(has_rung(), "another process may have answered");
+}
+
+/// The front end gives the requests of a stopped queue to nobody else.
+#[test]
+fn a_queue_stops_when_it_has_answered_what_was_in_work_before_it_started() {
+    let memory = memory();
+    let guest = memory.guest().clone();
+    describe_flush(&guest, 0);
+    describe_flush(&guest, 2);
+    let (said, file) = inflight::create(&VhostUserInflight::new(0, 0, 1, ENTRIES)).unwrap();
+    let inflight = || {
+        let all = Inflight::open(&said, file.try_clone().unwrap()).unwrap();
+        all.queue(0, ENTRIES).unwrap()
+    };
+    let mut before = inflight();
+    before.recover(0);
+    before.begin(0);
+    let (_poll, ring) = started_with(&memory, Some(inflight()));
+    offer(&guest, &[0, 2], 2);
+    let (mut session, mut front_end) = session(memory, ring, &Budget::new(1 << 20));
+    let stop = [FrontendReq::GET_VRING_BASE as u32, 1, 8, 0, 0];
+    front_end.write_all(&stop.map(u32::to_ne_bytes).concat()).unwrap();
+    assert_eq!(asked(&mut session), 1, "what came later is not begun");
+    assert!(front_end.read(&mut [0; 20]).is_err());
+    session.answer(1, Ok(HostData::Done));
+    assert!(session.wants_to_receive() && answered(&guest) == 1);
+    assert_eq!(asked(&mut session), 0);
+    let mut reply = [0; 20];
+    front_end.read_exact(&mut reply).unwrap();
+    assert_eq!(reply[16..], 1_u32.to_ne_bytes());
 }
 
 /// The budget may be used up again between the look at it and the request's turn.
