@@ -14,6 +14,9 @@ use super::inflight::QueueInflight;
 use super::memory::{Guest, Memory};
 use crate::socket::Watched;
 
+/// A queue breaks so when its parts are not in the memory any more, and goes on when they are again.
+const REMOVED: Broken = Broken("its memory has been removed");
+
 /// One queue.
 pub(super) struct Ring {
     queue: Queue,
@@ -32,6 +35,8 @@ pub(super) struct Ring {
     again: VecDeque<u16>,
     /// Its driver has answers that it has not been told of.
     answered: bool,
+    /// Answers that there was no ring for: the heads, and bytes that were written.
+    kept: Vec<(u16, u32)>,
 }
 
 impl Ring {
@@ -49,6 +54,7 @@ impl Ring {
             inflight: None,
             again: VecDeque::new(),
             answered: false,
+            kept: Vec::new(),
         }
     }
 
@@ -73,18 +79,32 @@ impl Ring {
     fn place(&mut self, places: [u64; 3], memory: &Memory) -> Handled<()> {
         let find = |place: u64| memory.address(place).ok_or(Error::InvalidParam);
         let [descriptors, available, used] = places;
+        let (descriptors, available, used) = (find(descriptors)?, find(available)?, find(used)?);
         let wrong = |_| Error::InvalidParam;
-        self.queue.try_set_desc_table_address(find(descriptors)?).map_err(wrong)?;
-        self.queue.try_set_avail_ring_address(find(available)?).map_err(wrong)?;
-        self.queue.try_set_used_ring_address(find(used)?).map_err(wrong)
+        self.queue.try_set_desc_table_address(descriptors).map_err(wrong)?;
+        self.queue.try_set_avail_ring_address(available).map_err(wrong)?;
+        self.queue.try_set_used_ring_address(used).map_err(wrong)
     }
 
-    /// The memory has changed. One whose parts are gone is not looked at any more.
+    /// The memory has changed. One whose parts are gone is not looked at until they are there again: a front end may
+    /// take memory away by one message and bring it back by the next.
     pub(super) fn move_to(&mut self, memory: &Memory) {
         let Some(places) = self.places else { return };
         let is_there = self.place(places, memory).is_ok() && self.is_sound(memory.guest());
-        if self.queue.ready() && !is_there {
-            self.break_off(Broken("its memory has been removed"));
+        match self.broken {
+            None if !is_there && self.queue.ready() => self.break_off(REMOVED),
+            Some(REMOVED) if is_there => self.go_on(memory.guest()),
+            _ => {}
+        }
+    }
+
+    /// Its memory is there again.
+    fn go_on(&mut self, guest: &Guest) {
+        self.broken = None;
+        for (head, written) in std::mem::take(&mut self.kept) {
+            if let Err(broken) = self.answer(guest, head, written) {
+                return self.break_off(broken);
+            }
         }
     }
 
@@ -147,6 +167,7 @@ impl Ring {
         self.queue.set_ready(false);
         (self.kick, self.inflight) = (None, None);
         self.again.clear();
+        self.kept.clear();
         if std::mem::take(&mut self.answered) {
             self.call.iter().for_each(ring);
         }
@@ -208,8 +229,13 @@ impl Ring {
         Err(Broken("the ring of requests cannot be read"))
     }
 
-    /// Answers a request, with the number of bytes that have been written into it.
+    /// Answers a request, with the number of bytes that have been written into it. While its memory is gone, the answer
+    /// is kept.
     pub(super) fn answer(&mut self, guest: &Guest, head: u16, written: u32) -> Result<(), Broken> {
+        if self.broken == Some(REMOVED) {
+            self.kept.push((head, written));
+            return Ok(());
+        }
         if let Some(inflight) = &mut self.inflight {
             inflight.answers(head);
         }

@@ -317,6 +317,35 @@ fn a_queue_rings_whenever_its_driver_may_not_have_been_told() {
     assert!(has_rung(), "another process may have answered");
 }
 
+#[test]
+fn a_queue_goes_on_when_its_memory_is_back() {
+    let mut memory = memory();
+    let (_poll, mut ring) = started(&memory);
+    describe_flush(memory.guest(), 0);
+    offer(memory.guest(), &[0, 0], 1);
+    assert!(ring.next(memory.guest()).unwrap().is_some());
+    let (at, len) = REGIONS[0];
+    let first = VhostUserMemoryRegion::new(at, len, USER + at, 0);
+    memory.remove(&first).unwrap();
+    ring.move_to(&memory);
+    ring.answer(memory.guest(), 0, 1).expect("the answer is kept");
+    assert!(matches!(ring.next(memory.guest()), Ok(None)));
+    let file = File::from(memfd_create("m", MemfdFlags::CLOEXEC).unwrap());
+    ftruncate(&file, len).unwrap();
+    memory.add(&first, file).unwrap();
+    describe_flush(memory.guest(), 0);
+    offer(memory.guest(), &[0, 0], 2);
+    ring.move_to(&memory);
+    assert_eq!(answered(memory.guest()), 1);
+    assert!(ring.next(memory.guest()).unwrap().is_some());
+    // One that is broken for another reason stays so.
+    ring.break_off(Broken("of something else"));
+    memory.remove(&first).unwrap();
+    ring.move_to(&memory);
+    ring.move_to(&self::memory());
+    assert!(matches!(ring.next(self::memory().guest()), Ok(None)));
+}
+
 /// The front end gives the requests of a stopped queue to nobody else.
 #[test]
 fn a_queue_stops_when_it_has_answered_what_was_in_work_before_it_started() {
