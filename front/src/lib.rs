@@ -49,7 +49,7 @@ pub trait Service: Machine {
     /// What it cannot go on without.
     fn awaits(&self) -> Awaits;
     /// Length of the data of the request that is being received, all of which is kept until it is
-    /// whole; 0 if there is none.
+    /// whole; 0 if there is none. Of all such requests, if there are several.
     fn incoming(&self) -> usize;
     /// How many requests have begun to come so far.
     fn begun(&self) -> u64;

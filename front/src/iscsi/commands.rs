@@ -62,10 +62,9 @@ impl Server {
         let Some(task) = self.tasks.get(number) else { return };
         if !gather.is_whole() {
             let asks = !gather.is_unsolicited && gather.burst.is_none();
+            let kept = gather.kept();
             task.gather = Some(gather);
-            if asks {
-                self.tasks.wants_data(number);
-            }
+            self.tasks.wants_data(number, kept, asks);
             return self.ask_for_data();
         }
         task.gather = None;

@@ -114,6 +114,8 @@ pub(super) struct Tasks {
     /// The commands with data requested, with the length, and the commands still to request data for.
     asked: BTreeMap<u64, usize>,
     to_ask: VecDeque<u64>,
+    /// Bytes kept of each command whose data are incomplete and have not been requested.
+    early: BTreeMap<u64, usize>,
     aborts: Vec<Abort>,
 }
 
@@ -160,7 +162,7 @@ impl Tasks {
         let task = self.all.remove(&number)?;
         self.by_tag.remove(&task.head.tag());
         self.numbered -= u32::from(!task.head.is_immediate());
-        self.asked.remove(&number);
+        self.has_data(number);
         self.to_ask.retain(|n| *n != number);
         for abort in &mut self.aborts {
             abort.waits.remove(&number);
@@ -173,14 +175,24 @@ impl Tasks {
         self.all.get(&number).is_some_and(|task| task.is_aborted)
     }
 
-    /// A command needs data that must be requested.
-    pub(super) fn wants_data(&mut self, number: u64) {
-        self.to_ask.push_back(number);
+    /// A command needs more data, which must be requested if it `asks`, and has memory for some. Further bursts come at
+    /// once: no other command gets memory for its data meanwhile.
+    pub(super) fn wants_data(&mut self, number: u64, kept: usize, asks: bool) {
+        let is_asked = self.asked.contains_key(&number);
+        if !is_asked {
+            self.early.insert(number, kept);
+        }
+        match (asks, is_asked) {
+            (true, true) => self.to_ask.push_front(number),
+            (true, false) => self.to_ask.push_back(number),
+            (false, _) => {}
+        }
     }
 
     /// A command has its data.
     pub(super) fn has_data(&mut self, number: u64) {
         self.asked.remove(&number);
+        self.early.remove(&number);
     }
 
     /// The next command to request data for, if its data fit beside the requested ones.
@@ -188,18 +200,25 @@ impl Tasks {
         let number = *self.to_ask.front()?;
         let gather = self.all.get(&number).and_then(|task| task.gather.as_ref());
         let wanted = gather.map_or(0, |gather| gather.wanted);
-        let fits = self.asked.is_empty() || self.gathering() + wanted <= SOLICITED;
+        let is_asked = self.asked.is_empty() || self.asked.contains_key(&number);
+        let fits = is_asked || self.requested() + wanted <= SOLICITED;
         if !fits {
             return None;
         }
         self.to_ask.pop_front();
+        self.early.remove(&number);
         self.asked.insert(number, wanted);
         Some(number)
     }
 
     /// Bytes requested for commands whose data are incomplete.
-    pub(super) fn gathering(&self) -> usize {
+    fn requested(&self) -> usize {
         self.asked.values().sum()
+    }
+
+    /// Bytes of memory for commands whose data are incomplete.
+    pub(super) fn gathering(&self) -> usize {
+        self.requested() + self.early.values().sum::<usize>()
     }
 
     /// Whether the initiator owes data.

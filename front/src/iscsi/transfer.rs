@@ -26,9 +26,9 @@ pub(super) struct Gather {
 /// The data received.
 enum Data {
     Nothing,
-    /// All of it in one piece.
-    Whole(Bytes),
-    /// Several pieces, in a buffer with space for all.
+    /// One piece, as it came.
+    One(Bytes),
+    /// Several pieces, in a buffer with space for those that are due.
     Pieces(PageBuffer),
 }
 
@@ -48,18 +48,40 @@ impl Gather {
         if kept == 0 {
             return;
         }
-        match &mut self.data {
-            Data::Nothing if kept == self.wanted => self.data = Data::Whole(bytes.slice(..kept)),
-            Data::Pieces(buffer) => {
-                buffer.as_mut()[from..from + kept].copy_from_slice(&bytes[..kept]);
-            }
-            // No data follows a complete transfer.
-            Data::Nothing | Data::Whole(_) => {
-                let mut buffer = Pool::of_process().get(self.wanted);
-                buffer.as_mut()[..kept].copy_from_slice(&bytes[..kept]);
-                self.data = Data::Pieces(buffer);
-            }
+        if from == 0 {
+            self.data = Data::One(bytes.slice(..kept));
+            return;
         }
+        self.buffer(from)[from..from + kept].copy_from_slice(&bytes[..kept]);
+    }
+
+    /// The buffer with the first `filled` bytes. There is space for all data only once they have been requested:
+    /// initiators send the first ones of many commands.
+    fn buffer(&mut self, filled: usize) -> &mut [u8] {
+        let is_asked = self.r2t_sn > 0;
+        let space = if is_asked { self.wanted } else { self.wanted.min(self.limit) };
+        if self.kept() < space || !matches!(self.data, Data::Pieces(_)) {
+            let mut buffer = Pool::of_process().get(space);
+            buffer.as_mut()[..filled].copy_from_slice(&self.bytes()[..filled]);
+            self.data = Data::Pieces(buffer);
+        }
+        match &mut self.data {
+            Data::Pieces(buffer) => buffer.as_mut(),
+            Data::Nothing | Data::One(_) => unreachable!("it has just got one"),
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match &self.data {
+            Data::Nothing => &[],
+            Data::One(bytes) => bytes,
+            Data::Pieces(buffer) => buffer.as_ref(),
+        }
+    }
+
+    /// Bytes of memory that its data have.
+    pub(super) fn kept(&self) -> usize {
+        self.bytes().len()
     }
 
     /// Whether the data are complete and no unit follows.
@@ -71,7 +93,7 @@ impl Gather {
     pub(super) fn into_bytes(self) -> Bytes {
         match self.data {
             Data::Nothing => Bytes::new(),
-            Data::Whole(bytes) => bytes,
+            Data::One(bytes) => bytes,
             Data::Pieces(buffer) => Bytes::from_owner(buffer),
         }
     }
@@ -118,9 +140,6 @@ impl Server {
             return;
         }
         if let Some(gather) = self.tasks.get(number).and_then(|task| task.gather.take()) {
-            if gather.burst.is_none() {
-                self.tasks.has_data(number);
-            }
             self.go_on(number, gather);
         }
     }

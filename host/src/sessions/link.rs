@@ -162,10 +162,17 @@ impl<M: Service> Link<M> {
     /// no more use for. Says whether it can be received.
     pub(crate) fn finds_room(&mut self, conn: usize, room: &mut Room) -> bool {
         let needed = Room::needed(self.machine.incoming());
-        if needed != self.room {
+        if needed > self.room {
             room.give_back(std::mem::take(&mut self.room));
-            if needed > 0 && room.take(conn, needed) {
+            if room.take(conn, needed) {
                 self.room = needed;
+            }
+        } else {
+            room.give_back(self.room - needed);
+            self.room = needed;
+            // What it waited for may have ended meanwhile.
+            if self.waits_for_room {
+                room.leave(conn, 0);
             }
         }
         self.waits_for_room = needed > self.room;
@@ -368,12 +375,17 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_room_keeps_nobody_from_memory() {
+    fn who_waits_for_room_keeps_nobody_from_memory_nor_from_room_it_has_no_more_use_for() {
         let (mut link, _theirs) = link();
         link.waits_for_memory = 1 << 20;
         assert_eq!(link.waits_for_memory(), Some(true));
         link.waits_for_room = true;
         assert_eq!(link.waits_for_memory(), Some(false));
+        let mut room = Room::new(10);
+        assert!(room.take(1, 10) && !room.take(2, 1) && !room.take(3, 1));
+        assert!(link.finds_room(2, &mut room));
+        room.leave(1, 10);
+        assert_eq!(room.next(), Some(3));
     }
 
     #[test]

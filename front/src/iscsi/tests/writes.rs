@@ -67,6 +67,55 @@ fn data_that_are_not_due_fail_the_command() {
     assert!(i.take().is_empty(), "nobody knows of it");
 }
 
+/// One with a unit in which there is space for several of the longest writes.
+fn roomy() -> Initiator {
+    let mut i = Initiator::logged_in("");
+    i.server.unit.as_mut().unwrap().size = 32 << 20;
+    i.disk.resize(32 << 20, 0);
+    i
+}
+
+/// Data that come before they are requested are kept as they are; memory for all is there for few commands.
+#[test]
+fn a_write_gets_its_memory_when_its_data_are_requested() {
+    const LONG: usize = 4 << 20;
+    const EARLY: usize = 8192;
+    let mut i = roomy();
+    let data = pattern(LONG, 5);
+    let write = |i: &mut Initiator, n: u16| {
+        let cdb = write_10(n * 8192, 8192);
+        i.command(FINAL | 0x20, &cdb, LONG as u32, &data[..EARLY])
+    };
+    let tags: Vec<u32> = (0..4).map(|n| write(&mut i, n)).collect();
+    assert_eq!(i.server.incoming(), 2 * LONG + 2 * EARLY);
+    let mut asked = Vec::new();
+    let mut answers = 0;
+    while answers < 4 {
+        for unit in i.take() {
+            if unit.head.opcode() == opcode::RESPONSE {
+                assert_eq!(unit.status(), 0);
+                answers += 1;
+                continue;
+            }
+            let word = |at| unit.head.word(at);
+            let (from, until) = (word(at::OFFSET), word(at::OFFSET) + word(at::LENGTH));
+            asked.push((unit.head.tag(), from));
+            for (n, at) in (from..until).step_by(256 << 10).enumerate() {
+                let end = until.min(at + (256 << 10));
+                let part = &data[at as usize..end as usize];
+                i.data(unit.head.tag(), word(at::TRANSFER_TAG), (n as u32, at), end == until, part);
+            }
+            assert!(i.server.incoming() <= 2 * LONG + 2 * EARLY);
+        }
+    }
+    assert!(i.disk.chunks(LONG).take(4).all(|written| written == data));
+    let begun = |tag| asked.iter().position(|(of, _)| *of == tag).unwrap();
+    let ended = |tag| asked.iter().rposition(|(of, _)| *of == tag).unwrap();
+    let first = ended(tags[0]).min(ended(tags[1]));
+    assert!(begun(tags[2]) > first, "the third is asked for when one of two is whole");
+    assert_eq!(i.server.incoming(), 0);
+}
+
 #[test]
 fn what_was_not_agreed_on_is_rejected() {
     let mut i = Initiator::logged_in("ImmediateData=No\0");
