@@ -51,7 +51,8 @@ pub trait Service: Machine {
     /// Length of the data of the request that is being received, all of which is kept until it is
     /// whole; 0 if there is none. Of all such requests, if there are several.
     fn incoming(&self) -> usize;
-    /// How many requests have begun to come so far.
+    /// What stays the same as long as the rest of the same request is awaited: another request that begins to come
+    /// changes it.
     fn begun(&self) -> u64;
     /// Whether it has something to ask for though nothing has come: one request of the other side may take several, one
     /// after the other.

@@ -178,7 +178,8 @@ impl Server {
         if len > self.our_segment as usize {
             return Err(ProtocolError::DataLength(len));
         }
-        self.begun += 1;
+        // How often a login asks does not matter: there is a time for all of it.
+        self.begun += u64::from(is_full);
         self.intake.consume(all);
         let digest = is_full && self.parameters.data_digest;
         if len > 0 {
@@ -322,7 +323,7 @@ impl Service for Server {
         let is_between = self.receiving.is_none() && self.intake.is_empty();
         match self.phase {
             Phase::Login(_) => Awaits::Greeting,
-            Phase::Full if !is_between || self.tasks.awaits_data() => Awaits::Rest,
+            Phase::Full if !is_between || self.tasks.awaits_data().is_some() => Awaits::Rest,
             _ => Awaits::Nothing,
         }
     }
@@ -331,8 +332,9 @@ impl Service for Server {
         self.intake.expected().unwrap_or(0).max(self.tasks.gathering())
     }
 
+    /// As long as the initiator owes data, units beside them are no progress.
     fn begun(&self) -> u64 {
-        self.begun
+        self.tasks.awaits_data().map_or(self.begun, |command| u64::MAX - command)
     }
 
     fn has_more(&self) -> bool {

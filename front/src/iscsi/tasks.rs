@@ -221,10 +221,14 @@ impl Tasks {
         self.requested() + self.early.values().sum::<usize>()
     }
 
-    /// Whether the initiator owes data.
-    pub(super) fn awaits_data(&self) -> bool {
-        !self.asked.is_empty()
-            || self.all.values().any(|t| t.gather.as_ref().is_some_and(|g| g.is_unsolicited))
+    /// The oldest command that the initiator owes data for.
+    pub(super) fn awaits_data(&self) -> Option<u64> {
+        let comes = |number: &&u64| {
+            let gather = self.all.get(*number).and_then(|task| task.gather.as_ref());
+            gather.is_some_and(|gather| gather.is_unsolicited)
+        };
+        let (asked, coming) = (self.asked.keys().next(), self.early.keys().find(comes));
+        asked.into_iter().chain(coming).min().copied()
     }
 
     /// Drops commands with incomplete data: no node knows of them.

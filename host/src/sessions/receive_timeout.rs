@@ -15,7 +15,7 @@ const MOST_AT_ONCE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct ReceiveTimeout {
     awaits: Awaits,
-    /// Requests that had begun to come.
+    /// Which request it is the rest of; see [`Service::begun`].
     begun: u64,
     /// Until `since`, or for good while we do not listen.
     waited: Duration,

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::iscsi::pdu::{FINAL, NO_TAG, at, opcode};
+use crate::iscsi::pdu::{FINAL, Head, NO_TAG, at, opcode};
 use crate::{Awaits, Service};
 
 fn pattern(len: usize, seed: u8) -> Vec<u8> {
@@ -73,6 +73,38 @@ fn roomy() -> Initiator {
     i.server.unit.as_mut().unwrap().size = 32 << 20;
     i.disk.resize(32 << 20, 0);
     i
+}
+
+/// Else pings would hold the memory of writes whose data never come.
+#[test]
+fn only_the_data_that_are_owed_longest_are_progress() {
+    let mut i = roomy();
+    assert_eq!(i.server.begun(), 0, "the login is one thing, however often it asks");
+    let write = |i: &mut Initiator, count: u16, data: &[u8]| {
+        let tag = i.command(FINAL | 0x20, &write_10(0, count), u32::from(count) * 512, data);
+        (tag, i.one())
+    };
+    let (first, r2t) = write(&mut i, 8, &[]);
+    let (begun, transfer) = (i.server.begun(), r2t.head.word(at::TRANSFER_TAG));
+    let is_owed = |i: &Initiator| i.server.awaits() == Awaits::Rest && i.server.begun() == begun;
+    i.send(Head::new(opcode::NOP_OUT | 0x40).answering(3), &[0; 16]);
+    assert_eq!(i.one().head.opcode(), opcode::NOP_IN);
+    write(&mut i, 1, &[1; 512]);
+    assert!(is_owed(&i), "neither a ping nor a write whose data came with it");
+    let (later, r2t) = write(&mut i, 2, &[]);
+    i.data(later, r2t.head.word(at::TRANSFER_TAG), (0, 0), true, &[2; 1024]);
+    assert_eq!(i.one().status(), 0);
+    i.data(first, transfer, (0, 0), false, &[3; 2048]);
+    assert!(is_owed(&i), "nor a later one, nor a part");
+    let (later, r2t) = write(&mut i, 2, &[]);
+    i.data(first, transfer, (1, 2048), true, &[3; 2048]);
+    assert_eq!(i.one().status(), 0);
+    assert!(i.server.awaits() == Awaits::Rest && i.server.begun() != begun);
+    i.data(later, r2t.head.word(at::TRANSFER_TAG), (0, 0), true, &[2; 1024]);
+    assert_eq!(i.one().status(), 0);
+    let begun = i.server.begun();
+    write(&mut i, 1, &[1; 512]);
+    assert_ne!(i.server.begun(), begun, "nothing is owed");
 }
 
 /// Data that come before they are requested are kept as they are; memory for all is there for few commands.
@@ -312,7 +344,7 @@ proptest! {
     ) {
         let mut i = if logged_in { Initiator::logged_in("InitialR2T=No\0") } else { Initiator::new() };
         for (kind, bytes, data) in units {
-            let mut head = crate::iscsi::pdu::Head(bytes).with_byte(4, 0).with_byte(0, kind);
+            let mut head = Head(bytes).with_byte(4, 0).with_byte(0, kind);
             if in_turn {
                 head = head.with_word(at::CMD_SN, i.server.exp_cmd_sn).with_byte(9, 0);
                 head.0[10..16].fill(0);
