@@ -202,6 +202,43 @@ fn an_answer_in_another_context_does_not_fit() {
     assert_eq!(result.unwrap_err().code(), Errno::EIO.code());
 }
 
+/// Many extents take memory, and a client that wants the first of them has no use for the others.
+#[test]
+fn questions_look_further_where_there_is_little_to_tell() {
+    use crate::raw::{greeted, option as opt};
+    use weft_front::nbd::wire::{flag, option};
+    let export = Export::new("disk", 1 << 40);
+    let mut server = greeted(&export);
+    let name = |name: &str| [&(name.len() as u32).to_be_bytes(), name.as_bytes()].concat();
+    let meta = [name("disk"), vec![0, 0, 0, 1], name("base:allocation")].concat();
+    let talk = [
+        opt(option::STRUCTURED_REPLY, &[]),
+        opt(option::SET_META_CONTEXT, &meta),
+        opt(option::EXPORT_NAME, b"disk"),
+    ];
+    feed(&mut server, &export, &talk.concat()).unwrap();
+    const MOST: u32 = u32::MAX - 4095;
+    let mut look = |flags, extent: u32| {
+        let asked = request(command::BLOCK_STATUS, flags, 0, MOST).encode();
+        let commands = feed(&mut server, &export, &asked).unwrap();
+        let [asked] = &commands[..] else { panic!("{commands:?}") };
+        let length = asked.length;
+        let extents = (0..length.div_ceil(extent)).map(|n| Extent {
+            length: extent.min(length - n * extent),
+            hole: n % 2 == 0,
+            zero: n % 2 == 0,
+        });
+        server.reply(asked.cookie, Ok(Reply::Extents(extents.collect())));
+        length >> 20
+    };
+    let one = flag::REQ_ONE;
+    assert_eq!([0, 0, 0, 0].map(|flags| look(flags, MOST)), [4, 64, 1024, 4095], "a hole");
+    assert_eq!([0, 0, 0].map(|flags| look(flags, 65536)), [4095, 1024, 64], "much");
+    assert_eq!([0, 0, 0].map(|flags| look(flags, 65536)), [1024, 64, 1024]);
+    assert_eq!([one, one, one].map(|flags| look(flags, 65536)), [64, 4, 4]);
+    assert_eq!([one, one].map(|flags| look(flags, MOST)), [4, 64]);
+}
+
 #[test]
 fn an_export_of_another_name_has_no_contexts() {
     use crate::raw::{greeted, option as opt};

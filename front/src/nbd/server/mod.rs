@@ -135,7 +135,7 @@ pub enum Op {
     },
     /// The range will be read soon.
     Cache,
-    /// Report the state of the range; answered by [`Reply::Extents`], [`Reply::Exposure`] or [`Reply::Changes`], as the
+    /// Report the state of the range, which may be shorter than the client's; answered by [`Reply::Extents`], [`Reply::Exposure`] or [`Reply::Changes`], as the
     /// context has it.
     /// A client that chose several contexts makes one command of each.
     BlockStatus {

@@ -137,6 +137,10 @@ impl Server {
         if told.is_empty() {
             return Err(misfit());
         }
+        let covered: u32 = told.iter().map(|(length, _)| length).sum();
+        if let Some(session) = &mut self.session {
+            session.looked(told.len(), covered == request.length);
+        }
         let kind = chunk::BLOCK_STATUS;
         self.chunk(request, kind, flags, 4 + 8 * told.len(), |w| {
             w.u32(context.id());

@@ -1,6 +1,7 @@
 //! Commands, once an export is opened.
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 
 use super::check::check;
 use super::{Command, Context, Cookie, Errno, Export, Op, Phase, ProtocolError, Server};
@@ -9,6 +10,16 @@ use crate::nbd::wire::{self, RequestHeader, flag};
 /// A refused write's payload is skipped up to this length. A client that
 /// announces more than this and more than it was told to has lost its way.
 const SKIPPED: u32 = 64 << 20;
+
+/// How far questions for the state of a range look at least and at most: less far where there are many extents, whose
+/// answers take memory. A client asks on from where an answer ends.
+const LOOKS: RangeInclusive<u64> = (4 << 20)..=(16 << 30);
+
+/// How much further a look goes than one before it that found few extents.
+const FACTOR: u64 = 16;
+
+/// More extents than this are many.
+const FEW: usize = 1 << 10;
 
 /// What was agreed on before the first command.
 pub(super) struct Session {
@@ -21,6 +32,19 @@ pub(super) struct Session {
     writing: Option<RequestHeader>,
     /// What has yet to be handed out of a question for a range's state, which is asked in each context.
     asking: VecDeque<Command>,
+    /// How far the next such question looks.
+    look: u64,
+}
+
+impl Session {
+    /// A look has found this number of extents, in all of its range or not.
+    pub(super) fn looked(&mut self, extents: usize, is_all: bool) {
+        let look = match is_all && extents <= FEW {
+            true => self.look * FACTOR,
+            false => self.look / FACTOR,
+        };
+        self.look = look.clamp(*LOOKS.start(), *LOOKS.end());
+    }
 }
 
 impl Server {
@@ -35,6 +59,7 @@ impl Server {
             export,
             writing: None,
             asking: VecDeque::new(),
+            look: *LOOKS.start(),
         });
         self.phase = Phase::Serving;
     }
@@ -67,6 +92,8 @@ impl Server {
                     self.intake.expect(request.length as usize);
                 }
                 Ok(Op::BlockStatus { one, .. }) => {
+                    let length = u64::from(request.length).min(session.look) as u32;
+                    let request = RequestHeader { length, ..request };
                     let cookies = self.commands.put_questions(request, &session.contexts);
                     let op = |context| Op::BlockStatus { one, context };
                     let each = session.contexts.iter().zip(cookies);

@@ -67,10 +67,16 @@ pub(super) fn host_op(command: &Command) -> Option<HostOp> {
     }
 }
 
-/// Bytes of content that a command holds in memory, or its answer.
+/// A sector, and the bytes of an extent of an answer: in the worst case each sector is one.
+const SECTOR: u64 = 4096;
+const EXTENT: u64 = 16;
+
+/// Bytes that a command holds in memory, or its answer at most.
 pub(super) fn payload(command: &Command) -> u64 {
+    let length = u64::from(command.length);
     match command.op {
-        Op::Read | Op::Write(_) => u64::from(command.length),
+        Op::Read | Op::Write(_) => length,
+        Op::BlockStatus { .. } => length / SECTOR * EXTENT,
         _ => 0,
     }
 }
