@@ -7,7 +7,7 @@ use weft_core::cluster::{Access, Registrant, ReservationOutcome, Volume};
 use weft_core::node::{HostData, HostError};
 use weft_core::order::{HostId, PlaceError, RequestId};
 use weft_core::units::{NodeId, VolumeId};
-use weft_front::{Awaits, Service, Tls};
+use weft_front::{Awaits, Machine, Service, Tls};
 
 use super::door::Door;
 use super::link::{Bounds, End, Link};
@@ -65,7 +65,8 @@ pub(super) trait Protocol: Default + Send {
     /// Where hosts of this protocol can connect to this process, beginning with where this one has, and to others.
     fn comes_in(&mut self, _portals: Vec<String>, _elsewhere: Vec<(NodeId, String)>) {}
 
-    /// What the host says next. What needs no node is answered at once.
+    /// What the host says next. What needs no node is answered at once. After a long answer it says nothing: the
+    /// length of the output is checked before it is asked again.
     fn next(
         &mut self,
         machine: &mut Self::Machine,
@@ -177,6 +178,7 @@ impl<P: Protocol> Connection<P> {
         self.link.stalled = false;
         while !self.link.is_full() {
             let exports = exports.to(&self.link.who);
+            let to_send = self.link.machine.output_len();
             let next = match self.waiting.take() {
                 Some(asked) => Ok(Some(Said::Ask(asked))),
                 None => self.protocol.next(&mut self.link.machine, exports),
@@ -186,6 +188,7 @@ impl<P: Protocol> Connection<P> {
                 self.login = Some(volume);
             }
             match next {
+                Ok(None) if self.link.machine.output_len() > to_send => self.link.count_memory(),
                 Ok(None) => return Ok(()),
                 Ok(Some(Said::Ask(asked))) if self.link.has_in_work(asked.number) => {
                     self.refuse_reused(asked.number)?;
@@ -400,7 +403,6 @@ mod tests {
 
     use weft_core::cluster::ClusterMap;
     use weft_core::layout::{Geometry, LayoutSpec};
-    use weft_front::Machine;
     use weft_front::native::client::{Client, Event};
     use weft_front::native::{Code, Hello, NumberedRequest, Verb};
 

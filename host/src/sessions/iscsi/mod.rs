@@ -117,6 +117,7 @@ impl Protocol for Iscsi {
                     let found = exports.all().filter(|volume| !volume.is_snapshot());
                     let all: Vec<_> = found.map(|volume| self.target(volume, exports)).collect();
                     machine.targets(&all);
+                    return Ok(None);
                 }
                 Some(Event::Login(nexus)) => match names::find(exports, &nexus.target) {
                     Some(_) if self.stops => {

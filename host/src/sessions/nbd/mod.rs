@@ -2,6 +2,8 @@
 
 mod words;
 
+use std::sync::Arc;
+
 use weft_core::cluster::{Access, Volume};
 use weft_core::node::HostData;
 use weft_core::order::HostId;
@@ -54,8 +56,12 @@ impl Protocol for Nbd {
             match machine.poll().map_err(|e| e.to_string())? {
                 None => return Ok(None),
                 Some(Event::List) => {
-                    let list: Vec<_> = exports.all().map(|v| export(exports, v)).collect();
+                    // A list does not name what volumes can be compared with.
+                    let listed =
+                        |v: &Arc<Volume>| words::export(v, reads_only(exports, v), Vec::new());
+                    let list: Vec<_> = exports.all().map(listed).collect();
                     machine.exports(&list);
+                    return Ok(None);
                 }
                 Some(Event::Open { name, settles }) => match exports.wanted(&name) {
                     None if settles && exports.refusal(&name).is_some() => {
@@ -159,12 +165,21 @@ fn asked(command: &Command) -> Option<Asked> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use weft_core::cluster::ClusterMap;
+    use weft_core::layout::{Geometry, LayoutSpec};
     use weft_front::nbd::Context;
     use weft_front::nbd::server::Op;
     use weft_front::nbd::wire::{OptionHeader, option};
 
     use super::*;
     use crate::sessions::budget::{Budget, Use};
+    use crate::sessions::connection::Connection;
+    use crate::sessions::door::Door;
+    use crate::sessions::room::Room;
+    use crate::sessions::{Arrival, Session};
+    use crate::socket::{Ready, Stream};
 
     /// A client may give up a volume that it has no right to, and tries the rest again.
     #[test]
@@ -190,6 +205,58 @@ mod tests {
             let kind = sent[18 + 12..][..4].try_into().unwrap();
             assert_eq!(u32::from_be_bytes(kind), code, "{why:?}");
         }
+    }
+
+    /// However many lists a host asks for at once: no more of them wait to be sent than there is room for.
+    #[test]
+    fn lists_that_are_not_sent_are_bounded() {
+        use std::io::{Read, Write};
+        const LISTS: usize = 900;
+        let spec = LayoutSpec::default();
+        let geometry = Geometry::new(spec.over(3).unwrap(), 1 << 20);
+        let volume = |id: u32| {
+            let (id, name) = (VolumeId(id), format!("volume-{id}"));
+            let volume = Volume::new(id, &name, 0, &spec, geometry.clone(), Vec::new());
+            (id, Arc::new(Volume { visible: 1 << 20, ..volume }))
+        };
+        let map = ClusterMap { volumes: (1..200).map(volume).collect(), ..ClusterMap::default() };
+        let (ours, mut host) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        host.set_nonblocking(true).unwrap();
+        let budget = Budget::new(1 << 20);
+        let mut connection = Connection::<Nbd>::new(Arrival {
+            stream: Stream::Unix(mio::net::UnixStream::from_std(ours)),
+            peer: String::new(),
+            node: 0,
+            memory: Use::new(&budget),
+            portals: Vec::new(),
+            elsewhere: Vec::new(),
+            door: Door::default(),
+            volume: None,
+            watch: None,
+        });
+        let list = OptionHeader { option: option::LIST, length: 0 }.encode();
+        host.write_all(&3_u32.to_be_bytes()).unwrap();
+        host.write_all(&list.repeat(LISTS)).unwrap();
+        let mut heard = Vec::new();
+        loop {
+            connection.ready(Ready { readable: true, writable: true, ended: false });
+            while connection.wants_to_receive() {
+                let (mut said, mut room) = (Vec::new(), Room::new(0));
+                let of = (0, &mut room);
+                assert!(connection.receive(Exports::of(&map), &mut said, of).is_ok());
+                assert!(connection.send().is_ok());
+                assert!(budget.used() < (1 << 20) + (64 << 10), "{} bytes", budget.used());
+            }
+            assert!(connection.send().is_ok());
+            let before = heard.len();
+            let _ = host.read_to_end(&mut heard);
+            if heard.len() == before {
+                break;
+            }
+        }
+        let each = (heard.len() - 18) / LISTS;
+        assert!(each > 199 * 30 && heard.len() == 18 + each * LISTS, "{}", heard.len());
     }
 
     /// What needs no memory does not wait for it, however long its range is. A map of much content needs some.
