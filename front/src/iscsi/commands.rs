@@ -344,8 +344,7 @@ fn failed(failure: Failure) -> Status {
         Failure::NoSpace => Status::Check(Sense::NO_SPACE),
         Failure::Differs(at) => Status::Check(Sense::miscompare(at as usize)),
         Failure::Failed => Status::Check(Sense::FAILED),
-        // An initiator sends aborted commands again, and might overwrite what another has written since.
-        Failure::Unknown => Status::Check(Sense::FAILED),
+        Failure::Unknown => Status::Check(Sense::UNKNOWN),
     }
 }
 

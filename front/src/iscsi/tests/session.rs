@@ -223,7 +223,7 @@ fn failures_of_nodes_have_their_sense() {
         (crate::iscsi::Failure::NotOffered, (5, 0x20, 0)),
         (crate::iscsi::Failure::Failed, (4, 0x44, 0)),
         (crate::iscsi::Failure::NoSpace, (7, 0x27, 7)),
-        (crate::iscsi::Failure::Unknown, (0x04, 0x44, 0)),
+        (crate::iscsi::Failure::Unknown, (0x0b, 0, 0)),
     ] {
         let mut i = Initiator::logged_in("");
         i.holds = true;

@@ -97,9 +97,9 @@ pub(super) fn failure(error: HostError) -> iscsi::Failure {
         HostError::NoSpace => iscsi::Failure::NoSpace,
         HostError::NotOffered => iscsi::Failure::NotOffered,
         HostError::TooManyLost | HostError::Unrelated => iscsi::Failure::Failed,
-        HostError::OutcomeUnknown | HostError::Outdated | HostError::Gone | HostError::Place(_) => {
-            iscsi::Failure::Unknown
-        }
+        // An initiator sends aborted commands again, and might overwrite what another has written since.
+        HostError::OutcomeUnknown => iscsi::Failure::Failed,
+        HostError::Outdated | HostError::Gone | HostError::Place(_) => iscsi::Failure::Unknown,
     }
 }
 
@@ -121,6 +121,7 @@ mod tests {
         assert_eq!(failure(HostError::TooManyLost), iscsi::Failure::Failed);
         assert_eq!(failure(HostError::Differs { at: 7 }), iscsi::Failure::Differs(7));
         assert_eq!(failure(HostError::NotServing), iscsi::Failure::Busy);
-        assert_eq!(failure(HostError::OutcomeUnknown), iscsi::Failure::Unknown);
+        assert_eq!(failure(HostError::OutcomeUnknown), iscsi::Failure::Failed);
+        assert_eq!(failure(HostError::Gone), iscsi::Failure::Unknown);
     }
 }
