@@ -6,10 +6,14 @@
 //! The apply entry of the checkpoint is in the same frame or a later one. So the entry is safe before the checkpoint's
 //! superblock lets the old frame go.
 //!
+//! A write that will replace a copy must not be in an earlier frame than the copy: when both are over, its frame may go first,
+//! and a crash would bring the copy back. So undecided writes that replace a carried copy are carried with it.
+//!
 //! Carried are undecided writes, copies, and committed content that waits for an earlier undecided write of its sectors. If
 //! all of it takes more than three eighths of the ring, nothing is carried: there would be too little between two turns.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use super::copies::Copies;
 use super::format::{Carried, ChangeHead, Standing};
@@ -80,6 +84,43 @@ impl Carriable {
     }
 }
 
+/// Undecided writes in the journal that will replace copies: the sectors, the data unit, and the write.
+#[derive(Debug, Default)]
+pub(super) struct Replacing(Vec<(Range<u64>, u8, Timestamp)>);
+
+impl Replacing {
+    /// Those among these writes.
+    pub fn among(writes: &BTreeMap<Timestamp, Write>) -> Replacing {
+        let journaled = writes.iter().filter(|(_, write)| write.frame.is_some());
+        let of = |(ts, write): (&Timestamp, &Write)| {
+            let folds = write.changes().iter().filter_map(|change| match change.kind {
+                ChangeKind::Fold(unit) => Some((change.sectors(), unit)),
+                _ => None,
+            });
+            folds.map(|(sectors, unit)| (sectors, unit, *ts)).collect::<Vec<_>>()
+        };
+        Replacing(journaled.flat_map(of).collect())
+    }
+
+    /// Those that will replace what a write copies.
+    pub fn of(&self, ts: Timestamp, write: &Write, copies: &Copies) -> BTreeSet<Timestamp> {
+        let mut copied: Vec<(Range<u64>, u8)> = Vec::new();
+        copied.extend(copies.of(ts).map(|c| (c.sector..c.sector + 1, c.kept.unit)));
+        copied.extend(write.changes().iter().filter_map(|change| match change.kind {
+            ChangeKind::Copy(kept) => Some((change.sectors(), kept.unit)),
+            _ => None,
+        }));
+        let replaces = |(sectors, unit, by): &&(Range<u64>, u8, Timestamp)| {
+            let is_of = |other: u8| *unit == ChangeKind::EVERY_UNIT || *unit == other;
+            let meets = |(at, of): &(Range<u64>, u8)| {
+                is_of(*of) && at.start < sectors.end && sectors.start < at.end
+            };
+            *by > ts && copied.iter().any(meets)
+        };
+        self.0.iter().filter(replaces).map(|(_, _, by)| *by).collect()
+    }
+}
+
 fn prepared_bytes(write: &Write) -> u64 {
     let change = |c: &Change| CHANGE_BYTES + if c.data.is_zero() { 0 } else { c.data.len() as u64 };
     let redirects = write.redirects().iter().map(|r| CHANGE_BYTES + 4 * r.crcs.len() as u64);
@@ -96,8 +137,14 @@ pub(super) fn entries(
     unsaid: &BTreeSet<Timestamp>,
 ) -> Vec<(Carried, Vec<Buffer>)> {
     let mut left = left_of(due, overlay, copies);
+    let replacing = Replacing::among(writes);
+    let comes_along =
+        |by: &Timestamp| due.contains(by) && matches!(writes[by].life, Life::Prepared { .. });
     let entry = |ts: &Timestamp| {
         let write = writes.get(ts).filter(|write| write.frame.is_some())?;
+        if !replacing.of(*ts, write, copies).iter().all(comes_along) {
+            return None;
+        }
         let (standing, changes) = match &write.life {
             Life::Preparing { .. } => return None,
             Life::Prepared { changes, .. } => (Standing::Undecided, changes.clone()),

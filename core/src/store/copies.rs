@@ -116,6 +116,12 @@ impl Copies {
         self.by_age.iter().copied()
     }
 
+    /// Those of a write.
+    pub fn of(&self, ts: Timestamp) -> impl Iterator<Item = Copy> + '_ {
+        let first = Copy { ts, sector: 0, kept: FIRST };
+        self.by_age.range(first..).take_while(move |copy| copy.ts == ts).copied()
+    }
+
     /// All of them, by sector, and their content.
     pub fn with_content(&self) -> impl Iterator<Item = (Copy, &Buffer)> {
         self.kept.iter().map(|((sector, kept), (ts, data))| {

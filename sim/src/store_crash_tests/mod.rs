@@ -121,6 +121,18 @@ fn what_is_carried_is_there_with_a_crash_at_any_operation() {
     assert!(carried > 20, "each of them several times: {carried}");
 }
 
+/// A copy comes to a later frame than the write that will replace it, whose record goes first.
+#[test]
+fn a_carried_copy_does_not_come_back_with_a_crash_at_any_operation() {
+    for order in ORDERS {
+        let crashes = at_every_operation(&script::carrying_folded(), &[order], &CRASHES[..2]);
+        assert!(crashes > 300, "{crashes}");
+    }
+    let mut bench = Bench::new(1, Order::First, None);
+    assert!(bench.run(&script::carrying_folded()));
+    assert!(Store::counters(&bench.store).carried > 3);
+}
+
 #[test]
 fn a_journal_that_carries_nothing_or_forgets_what_was_overtaken_is_found() {
     let ends = (usize::MAX, Crash::PowerCut);

@@ -171,6 +171,29 @@ pub(super) fn carrying() -> Vec<Act> {
     acts
 }
 
+/// Copies that are carried while undecided writes are in the journal that will replace them, and are decided much later. One copy
+/// is decided, and one is not.
+pub(super) fn carrying_folded() -> Vec<Act> {
+    let mut acts = vec![Write(0, 16, Content, 1), Commit, Release, Checkpoint, Rest];
+    acts.extend([Write(9, 2, COPY, 7), Commit, Release, Rest, Write(14, 1, COPY, 4), Rest]);
+    acts.extend([Write(14, 1, FOLD, 3), Rest, Write(9, 2, FOLD, 8), Rest]);
+    acts.extend([Write(12, 1, COPY, 5), Commit, Release, Rest]);
+    let around = |acts: &mut Vec<Act>, count: u8| {
+        for n in 0..count {
+            acts.extend([Write(u64::from(n % 4), 1, Content, 20 + n), Commit, Release]);
+            if n % 3 == 2 {
+                acts.extend([Checkpoint, Steps(usize::from(n % 8))]);
+            }
+        }
+    };
+    around(&mut acts, 30);
+    acts.extend([Commit, Release, Checkpoint, Rest, Commit, Release, Checkpoint, Rest]);
+    around(&mut acts, 12);
+    acts.extend([Commit, Release]);
+    around(&mut acts, 6);
+    acts
+}
+
 /// Deltas on what is in place, decided before a checkpoint, with it and after it.
 pub(super) fn adding() -> Vec<Act> {
     let mut acts = vec![Write(0, 5, Content, 1), Commit, Release, Checkpoint, Rest];

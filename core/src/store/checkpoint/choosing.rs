@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::Write;
-use super::super::carrying::Carriable;
+use super::super::carrying::{Carriable, Replacing};
 use super::super::format::{Applied, Entry};
 use super::super::merging::Merged;
 use super::super::overlay::Over;
@@ -275,7 +275,12 @@ impl JournalStore {
         }
         let most = self.journal.size() * SECTOR / 16;
         let (mut carried, mut bytes) = (BTreeSet::new(), 0);
-        for writes in self.staying(chosen).into_values() {
+        let replacing = Replacing::among(&self.writes);
+        for staying in self.staying(chosen).into_values() {
+            let replaced_by = |ts: &Timestamp| replacing.of(*ts, &self.writes[ts], &self.copies);
+            let also = staying.iter().flat_map(replaced_by);
+            let mut writes: BTreeSet<Timestamp> = staying.iter().copied().chain(also).collect();
+            writes.retain(|ts| !carried.contains(ts));
             let each = writes.iter().map(|ts| carriable.bytes(*ts));
             let Some(more) = each.sum::<Option<u64>>() else { break };
             let is_too_much = bytes > 0 && bytes + more > most;

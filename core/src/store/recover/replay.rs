@@ -290,6 +290,9 @@ impl JournalStore {
     fn replay_carried(&mut self, frame: u64, carried: Carried, changes: Vec<Change>) {
         let Carried { ts, meta, standing, redirects, overtaken, .. } = carried;
         self.superblock.latest = self.superblock.latest.max(ts);
+        if changes.iter().any(|change| change.kind.is_copy()) {
+            self.copies.are_in_frame(frame);
+        }
         if let Some(write) = self.writes.get_mut(&ts) {
             write.is_carried = true;
             write.overtaken_also_in(overtaken.clone());
