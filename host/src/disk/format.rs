@@ -63,11 +63,11 @@ pub(crate) fn is_rotating(file: &File) -> bool {
     queue_says(file, "rotational").as_deref() == Some("1")
 }
 
-/// Whether the device of a file, or a block device, has a cache that is flushed for a durable write: one that loses its content
-/// without power, and cannot write past it (FUA). If the system does not say so, it has none.
-pub(crate) fn flushes_for_writes(file: &File) -> bool {
-    let caches = queue_says(file, "write_cache").as_deref() == Some("write back");
-    caches && queue_says(file, "fua").as_deref() == Some("0")
+/// Whether the device of a file, or a block device, has a cache that loses its content without power. A durable write may flush
+/// it, also where the device can write past it (FUA): for the length of a file, or since the kernel flushes block devices
+/// after such writes. If the system does not say so, it has none.
+pub(crate) fn has_volatile_cache(file: &File) -> bool {
+    queue_says(file, "write_cache").as_deref() == Some("write back")
 }
 
 /// What the system says about the queue of a device.

@@ -30,7 +30,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::disk::format::flushes_for_writes;
+use crate::disk::format::has_volatile_cache;
 use crate::disk::handle::Handle;
 use crate::disk::queue::DiskQueue;
 use crate::disk::space::{Passed, Space};
@@ -151,7 +151,7 @@ impl Disk {
             StatxFlags::from_bits_retain(said.stx_mask).contains(StatxFlags::DIOALIGN)
                 && said.stx_dio_offset_align == 0
         });
-        match (is_cached, flushes_for_writes(&self.file)) {
+        match (is_cached, has_volatile_cache(&self.file)) {
             (true, _) => Cache::Pages,
             (false, true) => Cache::Device,
             (false, false) => Cache::None,
