@@ -30,6 +30,8 @@ pub(crate) struct Attempts {
     names: HashMap<String, Wrong>,
     /// Names that no user has. They do not make a user's name forgotten.
     others: HashMap<String, Wrong>,
+    /// Names at an address: a right password of another name there does not make them forgotten.
+    pairs: HashMap<(IpAddr, String), Wrong>,
     proved: HashMap<(IpAddr, String), Instant>,
     /// All of them, and those that came too early.
     pub(crate) wrong: u64,
@@ -97,7 +99,7 @@ impl Attempts {
         let from = network(from);
         let is_known = self.proved.contains_key(&(from, name.to_string()));
         let by_name = self.names.get(name).or_else(|| self.others.get(name)).filter(|_| !is_known);
-        let by_name = by_name.and_then(|wrong| match self.guesses(from, now) {
+        let by_name = by_name.and_then(|wrong| match self.guesses(from, name, now) {
             true => wrong.left(now),
             false => wrong.left_elsewhere(now),
         });
@@ -107,17 +109,19 @@ impl Attempts {
         left
     }
 
-    /// Whether an address has had many wrong passwords.
-    fn guesses(&self, from: IpAddr, now: Instant) -> bool {
-        self.addresses.get(&from).is_some_and(|w| w.count >= FREE && now < w.last + MEMORY)
+    /// Whether an address has had many wrong passwords, of all names or of this one.
+    fn guesses(&self, from: IpAddr, name: &str, now: Instant) -> bool {
+        let wrong = [self.addresses.get(&from), self.pairs.get(&(from, name.to_string()))];
+        wrong.into_iter().flatten().any(|w| w.count >= FREE && now < w.last + MEMORY)
     }
 
     /// A password was wrong, for a name that a user has or none.
     pub(crate) fn wrong(&mut self, from: IpAddr, (name, is_user): (&str, bool), now: Instant) {
         self.wrong += 1;
         let from = network(from);
-        let guesses = self.guesses(from, now);
+        let guesses = self.guesses(from, name, now);
         count(&mut self.addresses, from, guesses, now);
+        count(&mut self.pairs, (from, name.to_string()), guesses, now);
         let names = if is_user { &mut self.names } else { &mut self.others };
         count(names, name.to_string(), guesses, now);
     }
@@ -128,6 +132,7 @@ impl Attempts {
         make_room(&mut self.proved, |at| *at);
         self.proved.insert((from, name.to_string()), now);
         self.addresses.remove(&from);
+        self.pairs.remove(&(from, name.to_string()));
     }
 }
 
@@ -181,6 +186,19 @@ mod tests {
         let other = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 3));
         assert_eq!(left(&mut attempts, other, "ann", later), 1);
         assert_eq!(left(&mut attempts, other, "ann", later + FIRST), 0);
+    }
+
+    #[test]
+    fn a_right_password_of_one_name_does_not_excuse_guesses_at_another() {
+        let (mut attempts, now) = (Attempts::default(), Instant::now());
+        for _ in 0..10 {
+            attempts.wrong(HERE, ("ann", true), now);
+            attempts.right(HERE, "ben", now);
+        }
+        assert_eq!(left(&mut attempts, HERE, "ben", now), 0);
+        assert_eq!(left(&mut attempts, HERE, "ann", now), 30);
+        attempts.right(HERE, "ann", now);
+        assert_eq!(left(&mut attempts, HERE, "ann", now), 0);
     }
 
     #[test]

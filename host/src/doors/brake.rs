@@ -37,6 +37,8 @@ pub(crate) struct Brake {
     names: Table<String>,
     /// Names that no host has. They do not evict names of hosts.
     others: Table<String>,
+    /// Names at an address: a right proof of another name there does not make them forgotten.
+    pairs: Table<(IpAddr, String)>,
     /// Names, with the addresses where they were proved: guesses from other addresses do not delay those.
     proved: HashMap<(IpAddr, String), Instant>,
 }
@@ -86,21 +88,26 @@ impl<K: Clone + Eq + Hash> Table<K> {
         }
     }
 
+    /// Whether a proof waits for its time.
+    fn waits(&self, key: &K, now: Instant) -> bool {
+        self.0.get(key).is_some_and(|wrong| now < wrong.free)
+    }
+
     fn wrong(&mut self, key: &K, now: Instant) {
-        if !self.0.contains_key(key) && self.0.len() >= MOST {
-            let oldest = self.0.iter().min_by_key(|(_, w)| w.last).map(|(key, _)| key.clone());
-            oldest.map(|key| self.0.remove(&key));
-        }
-        let wrong = self.0.entry(key.clone()).or_insert(Wrong {
-            count: 0,
-            last: now,
-            free: now,
-            free_elsewhere: now,
-        });
+        let wrong = self.entry(key, now);
         if now >= wrong.last + MEMORY {
             (wrong.count, wrong.free, wrong.free_elsewhere) = (0, now, now);
         }
         (wrong.count, wrong.last) = (wrong.count + 1, now);
+    }
+
+    fn entry(&mut self, key: &K, now: Instant) -> &mut Wrong {
+        if !self.0.contains_key(key) && self.0.len() >= MOST {
+            let oldest = self.0.iter().min_by_key(|(_, w)| w.last).map(|(key, _)| key.clone());
+            oldest.map(|key| self.0.remove(&key));
+        }
+        let new = Wrong { count: 0, last: now, free: now, free_elsewhere: now };
+        self.0.entry(key.clone()).or_insert(new)
     }
 }
 
@@ -116,7 +123,9 @@ impl Brake {
         let (address, name) = (address.map(network), name.to_string());
         let by_address = address.and_then(|address| self.addresses.next(&address, now));
         let is_known = address.is_some_and(|a| self.proved.contains_key(&(a, name.clone())));
-        let guesses = address.is_none() || by_address.is_some();
+        let pair = address.map(|address| (address, name.clone()));
+        let is_suspect = |pair| self.pairs.next(pair, now).is_some() || self.pairs.waits(pair, now);
+        let guesses = by_address.is_some() || pair.as_ref().is_none_or(is_suspect);
         let of = |table: &Table<String>| match guesses {
             true => table.next(&name, now),
             false => table.next_elsewhere(&name, now),
@@ -128,6 +137,10 @@ impl Brake {
         }
         if let Some(address) = address.filter(|_| by_address.is_some()) {
             self.addresses.put_off(&address, at);
+        }
+        if let Some(pair) = pair.filter(|_| by_name.is_some() && !guesses) {
+            // No more than one waits for its turn with those of other addresses.
+            self.pairs.entry(&pair, now).free = at;
         }
         if by_name.is_some() {
             for table in [&mut self.names, &mut self.others] {
@@ -148,7 +161,9 @@ impl Brake {
         now: Instant,
     ) {
         if let Some(address) = address {
-            self.addresses.wrong(&network(address), now);
+            let address = network(address);
+            self.addresses.wrong(&address, now);
+            self.pairs.wrong(&(address, name.to_string()), now);
         }
         let names = if is_host { &mut self.names } else { &mut self.others };
         names.wrong(&name.to_string(), now);
@@ -163,6 +178,7 @@ impl Brake {
         }
         self.proved.insert((address, name.to_string()), now);
         self.addresses.0.remove(&address);
+        self.pairs.0.remove(&(address, name.to_string()));
     }
 }
 
@@ -214,9 +230,24 @@ mod tests {
         (0..20).for_each(|_| brake.wrong(HERE, ("web", true), now));
         assert_eq!(wait(&mut brake, HERE, "web", now), Some(30));
         assert_eq!(wait(&mut brake, HERE, "web", now), None);
-        let waits: Vec<_> = (0..31).map(|_| wait(&mut brake, THERE, "web", now)).collect();
+        let at = |n: u8| Some(IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 1, n)));
+        let waits: Vec<_> = (0..31).map(|n| wait(&mut brake, at(n), "web", now)).collect();
         let expected = (1..=30).map(Some).chain([None]).collect::<Vec<_>>();
         assert_eq!(waits, expected, "those without wrong proofs of their own, one by one");
+        assert_eq!(wait(&mut brake, at(0), "web", now), None, "one of each");
+    }
+
+    #[test]
+    fn a_right_proof_of_one_name_does_not_excuse_guesses_at_another() {
+        let (mut brake, now) = (Brake::default(), Instant::now());
+        for _ in 0..10 {
+            brake.wrong(HERE, ("web", true), now);
+            brake.right(HERE, "own", now);
+        }
+        assert_eq!(wait(&mut brake, HERE, "own", now), Some(0));
+        assert_eq!(wait(&mut brake, HERE, "web", now), Some(30));
+        brake.right(HERE, "web", now);
+        assert_eq!(wait(&mut brake, HERE, "web", now), Some(0));
     }
 
     #[test]
