@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 use weft_core::cluster::what_if::{self, AddedDisk, Fate, Loss, Rebuilt};
-use weft_core::cluster::{ClusterMap, Fullness, plan_balance};
+use weft_core::cluster::{ClusterMap, Extent, Fullness, Volume, plan_balance};
 use weft_core::node::{FillRates, UNBOUNDED};
 use weft_core::units::{NodeId, SECTOR, VolumeId};
 
@@ -42,14 +42,21 @@ fn prediction(
     let engine = &*commands.engine;
     let lost = lost_nodes(engine.map(), lost)?;
     let map = what_if::with_disks(engine.map(), &added_disks(engine.map(), added)?);
-    let lacks = |volume: &_, n, node: NodeId| {
-        usize::from(node.0) < engine.map().nodes.len() && status::lacks(engine, volume, n, node)
-    };
-    let loss = what_if::loss(&map, &lost, lacks);
+    let columns = engine.map().volumes.values().flat_map(|volume| {
+        let of = move |(n, extent): (usize, &Extent)| {
+            extent.columns.iter().map(move |column| (volume, n, column.0)).collect::<Vec<_>>()
+        };
+        volume.extents.iter().enumerate().flat_map(of)
+    });
+    let lacking = columns.filter(|(volume, n, node)| status::lacks(engine, volume, *n, *node));
+    let lacking: BTreeSet<(VolumeId, usize, NodeId)> =
+        lacking.map(|(volume, n, node)| (volume.id, n, node)).collect();
     let nodes = status::nodes(commands);
     let rates = FillRates::of(engine.fill_rates(), &map.settings);
     let added = added.len();
     Ok(move || {
+        let lacks = |volume: &Volume, n, node| lacking.contains(&(volume.id, n, node));
+        let loss = what_if::loss(&map, &lost, lacks);
         let by_disk = Bytes { map: &map, nodes: &nodes }.by_disk(&loss.rebuilt);
         predicted(&map, &lost, added, (&loss, &by_disk), rates)
     })

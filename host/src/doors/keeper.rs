@@ -136,7 +136,8 @@ impl Keeper {
             let ca = self.dir.join(CERTIFICATE);
             if is_there(&ca)? {
                 return fail(format!(
-                    "the authority's key (`ca-key.pem`) is not beside {}: put it back, or remove that file to make another authority,                      which no host knows yet",
+                    "the authority's key (`ca-key.pem`) is not beside {}: put it back, or remove that file to make another authority, which no host \
+                     knows yet",
                     ca.display()
                 ));
             }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use weft_core::units::NodeId;
 
 use super::Reactor;
@@ -260,9 +260,10 @@ impl Reactor {
 
     /// The same for a request that another process has answered: here it is known who made it.
     fn audit_answer(&self, peer: NodeId, id: usize, answer: &[u8]) {
-        if self.controls.waits_for(peer, id)
-            && let Ok(answer) = serde_json::from_slice(answer)
-        {
+        let answer: Value = serde_json::from_slice(answer).unwrap_or_default();
+        // An answer may only name the awaited condition, or ask for another try.
+        let is_last = !answer["waits_for"].is_string() && answer["again"] != true;
+        if is_last && self.controls.waits_for(peer, id) {
             self.audit(id, &Outcome::Answer(answer));
         }
     }
