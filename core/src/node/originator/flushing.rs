@@ -98,7 +98,7 @@ impl Originator {
     pub(super) fn refuse(&mut self, job: Job, error: HostError, outbox: &mut Outbox) {
         let is_voted = |v: &Arc<Volume>| v.policy.is_journaled() && v.policy.commit.is_voted();
         // An earlier attempt may have been voted on under another policy.
-        if has_begun(&job) || self.map.volumes.get(&job.volume).is_some_and(is_voted) {
+        if job.may_be_prepared() || self.map.volumes.get(&job.volume).is_some_and(is_voted) {
             return self.ask_for(Then::Refuse(Box::new(job), error), Asks::Flush, outbox);
         }
         self.finish(job, Err(error), outbox);
@@ -106,7 +106,7 @@ impl Originator {
 
     /// Fails a write at once that was not prepared before, and others as [`Originator::refuse`] does.
     pub(super) fn refuse_begun(&mut self, job: Job, error: HostError, outbox: &mut Outbox) {
-        match has_begun(&job) {
+        match job.may_be_prepared() {
             true => self.refuse(job, error, outbox),
             false => self.finish(job, Err(error), outbox),
         }
@@ -292,11 +292,6 @@ pub(super) fn cut(range: Range, mut exposed: Vec<Range>) -> Vec<(u64, bool)> {
     }
     out.push((range.end() - at, false));
     joined(out.into_iter().filter(|piece| piece.0 > 0))
-}
-
-/// Whether an earlier attempt at a job may have been prepared.
-fn has_begun(job: &Job) -> bool {
-    job.attempts > 0 || job.recalled
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::used::Then;
 use crate::Buffer;
 use crate::cluster::Volume;
 use crate::node::assembly::Pieces;
-use crate::node::{HostError, Modification, Trust};
+use crate::node::{Modification, Trust};
 use crate::order::Again;
 use crate::plan::{Range, Span};
 use crate::store::Kept;
@@ -143,12 +143,9 @@ impl Modifies {
 }
 
 impl Job {
-    /// Why it is given up that was tried too often.
-    pub fn no_progress(&self) -> HostError {
-        match self.in_doubt.is_some() && !self.recalled {
-            true => HostError::OutcomeUnknown,
-            false => HostError::NoProgress { attempts: self.attempts },
-        }
+    /// Whether an earlier attempt at it may have been prepared, here or at another node.
+    pub fn may_be_prepared(&self) -> bool {
+        self.attempts > 0 || self.recalled
     }
 
     pub fn new(purpose: Purpose, volume: VolumeId, what: What) -> Job {

@@ -58,7 +58,8 @@ impl Originator {
         self.give_up_claim(&mut job);
         self.jobs.give_room(&mut job);
         job.look_anew();
-        (job.attempts, job.fresh_looks) = (0, 0);
+        // That there was an attempt is not forgotten.
+        (job.attempts, job.fresh_looks) = (job.attempts.min(1), 0);
         self.lacking.jobs.push_back(job);
     }
 

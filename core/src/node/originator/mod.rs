@@ -293,17 +293,15 @@ impl Originator {
             return;
         }
         if job.attempts > MOST_ATTEMPTS {
-            let error = job.no_progress();
-            self.finish(job, Err(error), outbox);
-            return;
+            let error = HostError::NoProgress { attempts: job.attempts };
+            return self.give_up_on(job, error, outbox);
         }
         let stripe = job.what.first_stripe(&volume);
         if stripe >= volume.stripes() {
             // Its range has been cut off meanwhile.
             let offset = stripe * volume.geometry.stripe_bytes();
             let error = HostError::OutOfRange { offset, len: job.bytes(), size: volume.size };
-            self.finish(job, Err(error), outbox);
-            return;
+            return self.give_up_on(job, error, outbox);
         }
         if self.must_part(&job, &volume) {
             return self.part(job, outbox);

@@ -95,6 +95,13 @@ impl Originator {
         self.retry(job);
     }
 
+    /// Fails a job. Where an earlier attempt at it may have happened, its outcome is unknown.
+    pub(super) fn give_up_on(&mut self, job: Job, error: HostError, outbox: &mut Outbox) {
+        let is_in_doubt = self.must_recall(&job).is_some();
+        let error = if is_in_doubt { HostError::OutcomeUnknown } else { error };
+        self.finish(job, Err(error), outbox);
+    }
+
     /// Asks for the outcome of a write.
     pub(super) fn recall(
         &mut self,
