@@ -9,6 +9,7 @@
 //! No read avoids a column where others are lost already.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::speeds::Speeds;
 use super::{Job, Originator, Purpose, RunningJob, State, What, unlock_given_up};
@@ -16,7 +17,7 @@ use crate::cluster::Volume;
 use crate::node::outbox::Outbox;
 use crate::node::{Output, SlowAt, SlowNode, Timer};
 use crate::order::Ordering;
-use crate::units::{ColumnSet, MILLIS, Nanos, NodeId, Timestamp};
+use crate::units::{ColumnSet, MILLIS, Nanos, NodeId, Timestamp, VolumeId};
 
 /// One of this many reads that could avoid a slow node does not.
 const PROBE: u64 = 32;
@@ -40,6 +41,8 @@ pub(super) struct Detours {
     few: Option<u64>,
     /// The nodes that are busy with catching up or draining.
     busy: BTreeSet<NodeId>,
+    /// The volumes that had no votes or no order: parity may not match their data.
+    unmatched: BTreeSet<VolumeId>,
     reads: Speeds,
     writes: Speeds,
     /// Reads that could have avoided a slow node.
@@ -123,12 +126,9 @@ impl Originator {
     }
 
     /// Whether decoded content is certain to equal the stored content. Without votes or an order parity may not match
-    /// the data for a while, after a host or a node died during a write.
+    /// the data for a while, after a host or a node died during a write; also when the volume has got them since.
     fn may_detour(&self, volume: &Volume, extent: usize) -> bool {
-        let policy = &volume.policy;
-        policy.commit.is_voted()
-            && policy.ordering != Ordering::None
-            && self.is_whole(volume, extent)
+        !self.detours.unmatched.contains(&volume.id) && self.is_whole(volume, extent)
     }
 
     /// A read has begun: its time is watched.
@@ -235,6 +235,10 @@ impl Originator {
     /// A new map: nodes that have left it are forgotten. One that has just caught up was busy until now, and is judged by
     /// its later answers.
     pub(super) fn enter_detours(&mut self) {
+        let matches =
+            |v: &&Arc<Volume>| v.policy.commit.is_voted() && v.policy.ordering != Ordering::None;
+        let unmatched = self.map.volumes.values().filter(|v| !matches(v)).map(|v| v.id);
+        self.detours.unmatched.extend(unmatched);
         let up: BTreeSet<NodeId> = self.map.up().collect();
         let busy = self.map.stale().intersection(&up).copied().collect();
         let before = std::mem::replace(&mut self.detours.busy, busy);
