@@ -103,10 +103,8 @@ fn data_survives_the_loss_of_a_node_and_a_restart() {
     client.write_zeroes(5_000_000, 50_000).unwrap();
     client.trim(0, 8 << 20).unwrap();
     assert!(client.read_at(5_000_000, 50_000).unwrap().iter().all(|b| *b == 0));
-    let extents = asked_to_the_end(8 << 20, |at, left| {
-        client.block_status(at, left).unwrap().iter().map(|e| e.length).collect()
-    });
-    assert_eq!(extents.iter().map(|n| u64::from(*n)).sum::<u64>(), 8 << 20);
+    let extents = all_of(|at, left| client.block_status(at, left).unwrap(), |e| e.length);
+    assert_eq!(extents.iter().map(|e| u64::from(e.length)).sum::<u64>(), 8 << 20);
     Control::connect(array.dir()).unwrap().request(&ControlRequest::Shutdown).unwrap();
     array.shutdown().unwrap();
 }
@@ -526,15 +524,15 @@ fn ranges_have_a_redundancy_of_their_own() {
     array.shutdown().unwrap();
 }
 
-/// The lengths of answers about a range that may cover less than is asked for.
-fn asked_to_the_end(whole: u32, mut ask: impl FnMut(u64, u32) -> Vec<u32>) -> Vec<u32> {
-    let (mut at, mut lengths) = (0, Vec::new());
-    while at < whole {
-        let more = ask(u64::from(at), whole - at);
-        at += more.iter().sum::<u32>();
-        lengths.extend(more);
+/// Asks about 8 MiB until all is told: an answer may cover less.
+fn all_of<T>(mut ask: impl FnMut(u64, u32) -> Vec<T>, length: impl Fn(&T) -> u32) -> Vec<T> {
+    let (mut at, mut told) = (0, Vec::new());
+    while at < 8 << 20 {
+        let more = ask(u64::from(at), (8 << 20) - at);
+        at += more.iter().map(&length).sum::<u32>();
+        told.extend(more);
     }
-    lengths
+    told
 }
 
 /// Over NBD, in the context `weft:exposed`.
@@ -555,13 +553,7 @@ fn hosts_are_told_what_is_exposed() {
         those.map(|e| u64::from(e.length)).sum::<u64>()
     };
     let all = |client: &mut Client<UnixStream>| {
-        let mut told = Vec::new();
-        asked_to_the_end(8 << 20, |at, left| {
-            let more = client.exposed(at, left).unwrap();
-            told.extend_from_slice(&more);
-            more.iter().map(|e| e.length).collect()
-        });
-        told
+        all_of(|at, left| client.exposed(at, left).unwrap(), |e| e.length)
     };
     let none = all(&mut client);
     assert_eq!((sum(&none, true), sum(&none, false)), (0, 8 << 20));
