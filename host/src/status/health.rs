@@ -185,11 +185,11 @@ impl Status {
             self.cluster.as_ref().is_none_or(by)
         };
         match (node.process, &node.name, &node.address) {
-            (Some(_), Some(name), None) => {
+            (Some(_), Some(name), None) => self.unrebuildable(node).unwrap_or_else(|| {
                 format!(
                     "another process has replaced {name}, and its content is rebuilt on disks with enough free space"
                 )
-            }
+            }),
             (Some(process), Some(name), _) if !reached(process) => format!(
                 "`weft cluster replace {name}` on a new machine replaces {name} and rebuilds its content"
             ),
@@ -207,7 +207,7 @@ impl Status {
         let then = match node.columns {
             0 if rebuilds => "its content is being rebuilt on other disks".to_string(),
             0 => return None,
-            _ => self.unrebuildable(node).unwrap_or_else(|| self.instead_of(node)),
+            _ => self.instead_of(node),
         };
         let lost = match &node.absence {
             Some(a) => format!("has been lost for {}", about(a.down_seconds)),
