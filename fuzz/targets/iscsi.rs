@@ -49,7 +49,7 @@ fn judge(server: &mut Server, claim: &Claim) {
     assert!(Algorithm::ALL.contains(&claim.algorithm));
     let proof = [2; 16];
     match claim.response[0] {
-        0 => server.disproved(),
+        of @ 0..2 => server.disproved(of == 0),
         _ => server.proved(claim.asks.as_ref().map(|_| ("weft", &proof[..]))),
     }
 }
