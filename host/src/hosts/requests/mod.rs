@@ -181,8 +181,8 @@ impl Pending {
         self.claim.is_some_and(|c| c.changes())
     }
 
-    /// Whether it compares and writes, and has begun before: then it must not be said to be refused. (A host that is told so of
-    /// other writes loses nothing by sending them again, as it would after a reservation.)
+    /// Whether it compares and writes, and has begun before: its host must not hear that it was refused. Other writes are refused
+    /// as before: hosts expect a conflict after another host's reservation.
     fn may_have_happened(&self) -> bool {
         (self.again || self.job.again) && matches!(self.job.op, HostOp::Modify { .. })
     }
