@@ -10,10 +10,14 @@ use std::thread;
 use std::time::Instant;
 
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
 use weft_core::store::{DiskOp, DiskRequest, DiskResult};
 
 use crate::disk::Disk;
-use crate::disk::queue::Line;
+use crate::disk::queue::{Line, bytes};
 use crate::disk::space::{RETRY_AFTER, is_full};
 use crate::disk::uring::Tag;
 
@@ -40,9 +44,11 @@ pub(crate) struct Threads {
     shared: Arc<Shared>,
     /// By node and the disk's number: an earlier disk that does not answer holds up no later one.
     disks: BTreeMap<(usize, u64), DiskThreads>,
-    /// Operations that found no free space.
+    /// Writes that found no free space.
     without_space: Vec<Operation>,
-    /// When they are retried: the bell rings then.
+    /// Says when they are retried.
+    timer: OwnedFd,
+    /// When that is; none if nothing is retried.
     retry_at: Option<Instant>,
 }
 
@@ -65,12 +71,15 @@ impl Threads {
     pub(crate) fn new() -> io::Result<Threads> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let shared = Arc::new(Shared { bell, said: Mutex::new(Vec::new()) });
-        Ok(Threads { shared, disks: BTreeMap::new(), without_space: Vec::new(), retry_at: None })
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        let (disks, without_space) = (BTreeMap::new(), Vec::new());
+        Ok(Threads { shared, disks, without_space, timer, retry_at: None })
     }
 
-    /// What to poll for ends of operations.
-    pub(crate) fn fd(&self) -> RawFd {
-        self.shared.bell.as_raw_fd()
+    /// What to poll for ends of operations, and for the time to retry some.
+    pub(crate) fn fds(&self) -> [RawFd; 2] {
+        [self.shared.bell.as_raw_fd(), self.timer.as_raw_fd()]
     }
 
     /// Begins an operation.
@@ -112,35 +121,45 @@ impl Threads {
                     }
                     ended.push((tag, result));
                 }
-                Said::Later(operation) => self.without_space.push(operation),
+                Said::Later(operation) => {
+                    let its = its_threads(&mut self.disks, &operation);
+                    its.line.park();
+                    its.give(&self.shared);
+                    self.without_space.push(operation);
+                }
             }
         }
         self.retry();
     }
 
-    /// Gives operations that found no free space to the threads again, when it is time.
+    /// Has writes that found no free space wait for their disks again, when it is time.
     fn retry(&mut self) {
         if self.retry_at.is_some_and(|at| at <= Instant::now()) {
             self.retry_at = None;
+            let _ = rustix::io::read(&self.timer, &mut [0; 8]);
             for operation in std::mem::take(&mut self.without_space) {
-                let key = (operation.tag.node, operation.disk.number);
-                match self.disks.get(&key) {
-                    Some(its) => its.send(operation, &self.shared),
-                    None => unreachable!("a disk with operations in work keeps its threads"),
-                }
+                let its = its_threads(&mut self.disks, &operation);
+                let bytes = bytes(&operation.request.op).expect("only writes wait for free space");
+                its.line.put_back(bytes, operation);
+                its.give(&self.shared);
             }
         }
         if self.retry_at.is_none() && !self.without_space.is_empty() {
             self.retry_at = Some(Instant::now() + RETRY_AFTER);
-            let shared = self.shared.clone();
-            let remind = move || {
-                thread::sleep(RETRY_AFTER);
-                shared.ring();
-            };
-            // Without a thread they are retried when the next operation ends.
-            let _ = thread::Builder::new().name("weft-space".to_string()).spawn(remind);
+            let it_value = Timespec::try_from(RETRY_AFTER).expect("it is short");
+            let spec = Itimerspec { it_interval: Timespec::default(), it_value };
+            timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &spec).expect("it is a timer");
         }
     }
+}
+
+/// The threads of the disk that an operation in work is for.
+fn its_threads<'a>(
+    disks: &'a mut BTreeMap<(usize, u64), DiskThreads>,
+    operation: &Operation,
+) -> &'a mut DiskThreads {
+    let its = disks.get_mut(&(operation.tag.node, operation.disk.number));
+    its.expect("a disk with operations in work or parked keeps its threads")
 }
 
 impl DiskThreads {
@@ -199,7 +218,7 @@ impl Operation {
     /// Does it, if there is free space.
     fn run(mut self) -> Said {
         match self.disk.run_twice(&self.request.op) {
-            Err(e) if is_full(&e) && self.disk.may_await_space(is_durable(&self.request)) => {
+            Err(e) if is_full(&e) && self.may_await_space() => {
                 if !std::mem::replace(&mut self.lacks_space, true) {
                     self.disk.space.is_awaited();
                 }
@@ -214,21 +233,27 @@ impl Operation {
             }
         }
     }
-}
 
-fn is_durable(request: &DiskRequest) -> bool {
-    !matches!(request.op, DiskOp::Write { durable: false, .. })
+    /// Whether it is retried where it found no free space. A flush is not: it fails once, and then succeeds.
+    fn may_await_space(&self) -> bool {
+        match self.request.op {
+            DiskOp::Write { durable, .. } => self.disk.may_await_space(durable),
+            DiskOp::Read { .. } | DiskOp::Flush | DiskOp::Discard { .. } => false,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, Instant};
 
+    use rustix::event::{PollFd, PollFlags, poll};
     use weft_core::Buffer;
     use weft_core::store::Urgency;
 
     use super::*;
     use crate::disk::Backend;
+    use crate::disk::queue::DiskQueue;
 
     fn collect(threads: &mut Threads, count: usize) -> Vec<(Tag, DiskResult)> {
         let (begun, mut ended) = (Instant::now(), Vec::new());
@@ -266,12 +291,14 @@ mod tests {
         assert_eq!(threads.waiting(3), 0);
     }
 
-    /// A full file system, which refuses writes and can be read.
+    /// A full file system, which refuses writes and can be read. The disk is given few operations at a time.
     #[test]
     fn writes_without_free_space_hold_up_nothing_else() {
         let (path, mut threads) = (std::path::Path::new("/dev/full"), Threads::new().unwrap());
         let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
-        let disk = Arc::new(Disk::of(file, path, crate::disk::Kind::File).unwrap());
+        let mut disk = Disk::of(file, path, crate::disk::Kind::File).unwrap();
+        disk.queue = DiskQueue::new(Some("sstf"), None).unwrap();
+        let disk = Arc::new(disk);
         let urgency = Urgency::Awaited;
         for id in 0..=2 * EACH as u64 {
             let data = vec![Buffer::from(vec![7; 512])];
@@ -284,9 +311,22 @@ mod tests {
         }
         let (tag, result) = collect(&mut threads, 1).remove(0);
         assert_eq!((tag.id, result.unwrap().len()), (2 * EACH as u64, 512));
-        while threads.without_space.len() < 2 * EACH {
-            threads.collect(&mut Vec::new());
-        }
+        let parked_all = |threads: &mut Threads| {
+            let begun = Instant::now();
+            while threads.without_space.len() < 2 * EACH {
+                assert!(begun.elapsed() < Duration::from_secs(60), "they are retried");
+                threads.collect(&mut Vec::new());
+            }
+        };
+        parked_all(&mut threads);
         assert!(disk.space.lacks_for().is_some());
+
+        // They are retried when the timer says so, find no free space again, and their disk keeps its threads.
+        let mut timer = [PollFd::new(&threads.timer, PollFlags::IN)];
+        let minute = Timespec { tv_sec: 60, tv_nsec: 0 };
+        assert_eq!(poll(&mut timer, Some(&minute)).unwrap(), 1);
+        threads.collect(&mut Vec::new());
+        parked_all(&mut threads);
+        assert!(!threads.disks.values().next().unwrap().line.is_idle());
     }
 }

@@ -105,6 +105,8 @@ pub(crate) struct Line<T> {
     depth: u32,
     /// Operations that the device has.
     given: u32,
+    /// Operations that the device has refused for now, and that come back later.
+    parked: u32,
     waiting: Queue<Waiting<T>>,
     /// From the first flush that waits on: the flush, and what came after it.
     later: VecDeque<Waiting<T>>,
@@ -146,6 +148,7 @@ impl<T> Line<T> {
         Line {
             depth: queue.depth,
             given: 0,
+            parked: 0,
             waiting: Queue::new(queue.policy),
             later: VecDeque::new(),
             arm: Arm::default(),
@@ -154,7 +157,10 @@ impl<T> Line<T> {
 
     /// Adds what stands for an operation.
     pub(crate) fn push(&mut self, op: &DiskOp, item: T) {
-        let waiting = Waiting { bytes: bytes(op), item };
+        self.add(Waiting { bytes: bytes(op), item });
+    }
+
+    fn add(&mut self, waiting: Waiting<T>) {
         if waiting.bytes.is_none() || !self.later.is_empty() {
             self.later.push_back(waiting);
         } else {
@@ -190,14 +196,26 @@ impl<T> Line<T> {
         self.given -= 1;
     }
 
+    /// The device has refused one for now: others take its place until it is [put back](Line::put_back).
+    pub(crate) fn park(&mut self) {
+        self.given -= 1;
+        self.parked += 1;
+    }
+
+    /// What was parked waits again, behind what has come since. Given its first byte and the one after the last.
+    pub(crate) fn put_back(&mut self, bytes: (u64, u64), item: T) {
+        self.parked -= 1;
+        self.add(Waiting { bytes: Some(bytes), item });
+    }
+
     /// How many the device has.
     pub(crate) fn given(&self) -> u32 {
         self.given
     }
 
-    /// Whether nothing waits, and the device has nothing.
+    /// Whether nothing waits or is parked, and the device has nothing.
     pub(crate) fn is_idle(&self) -> bool {
-        self.given == 0 && self.len() == 0
+        self.given == 0 && self.parked == 0 && self.len() == 0
     }
 
     /// How many wait.
@@ -207,7 +225,7 @@ impl<T> Line<T> {
 }
 
 /// First byte of an operation and the one after its last.
-fn bytes(op: &DiskOp) -> Option<(u64, u64)> {
+pub(crate) fn bytes(op: &DiskOp) -> Option<(u64, u64)> {
     match op {
         DiskOp::Read { offset, len } | DiskOp::Discard { offset, len } => {
             Some((*offset, offset + len))

@@ -53,6 +53,22 @@ fn a_device_is_given_as_much_as_it_may_have() {
 }
 
 #[test]
+fn parked_operations_leave_their_places_to_others() {
+    let mut line = Line::new(DiskQueue::new(Some("fcfs"), Some(2)).unwrap());
+    [0, 4096, 8192].iter().for_each(|o| line.push(&read(*o), *o));
+    assert_eq!((line.give(), line.give(), line.give()), (Some(0), Some(4096), None));
+    line.park();
+    line.park();
+    assert_eq!(drain(&mut line), [8192]);
+    assert!(!line.is_idle(), "two come back");
+    line.push(&read(12_288), 12_288);
+    line.put_back((0, 4096), 0);
+    line.put_back((4096, 8192), 4096);
+    assert_eq!(drain(&mut line), [12_288, 0, 4096]);
+    assert!(line.is_idle());
+}
+
+#[test]
 fn nothing_passes_a_flush() {
     let mut line = Line::new(DiskQueue::new(Some("c-look"), Some(256)).unwrap());
     const FLUSH: u64 = u64::MAX;

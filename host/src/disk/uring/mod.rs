@@ -127,9 +127,7 @@ pub(crate) struct Ring {
     turn: usize,
     /// Writes that found no free space.
     without_space: Vec<usize>,
-    /// They are to be given to the kernel again.
-    again: Vec<usize>,
-    /// The kernel has been asked to say when that is, and where it reads for how long.
+    /// The kernel has been asked to say when they are retried, and where it reads for how long.
     retry_is_set: bool,
     retry_after: Box<Timespec>,
 }
@@ -196,7 +194,6 @@ impl Ring {
             lines: BTreeMap::new(),
             turn: 0,
             without_space: Vec::new(),
-            again: Vec::new(),
             retry_is_set: false,
             retry_after: Box::new(Timespec::from(RETRY_AFTER)),
         })
@@ -253,12 +250,12 @@ impl Ring {
 
     /// Gives the kernel of what waits as much as there is room for, the disks in turns.
     fn give(&mut self) {
-        if self.again.is_empty() && self.lines.values().all(|line| line.line.len() == 0) {
+        if self.lines.values().all(|line| line.line.len() == 0) {
             return;
         }
         let now = Instant::now();
         while self.given < MOST_GIVEN {
-            let Some(slot) = self.again.pop().or_else(|| self.next_slot(now)) else { return };
+            let Some(slot) = self.next_slot(now) else { return };
             self.given += 1;
             self.push(slot);
         }
@@ -294,6 +291,17 @@ impl Ring {
         while unsafe { self.ring.submission().push(entry) }.is_err() {
             // The kernel takes what is there, and so makes room. If it is busy it does so soon.
             let _ = self.ring.submit();
+        }
+    }
+
+    /// Writes that found no free space wait for their disks again.
+    fn put_back(&mut self) {
+        for slot in std::mem::take(&mut self.without_space) {
+            let Some(op) = &self.in_flight[slot] else { continue };
+            let key = (op.tag.node, op.disk.number);
+            let line = self.lines.get_mut(&key).expect("a disk with parked writes keeps its line");
+            let (first, end) = (op.offset + op.moved as u64, op.offset + op.len as u64);
+            line.line.put_back((first, end), slot);
         }
     }
 
@@ -334,7 +342,7 @@ impl Ring {
         for (slot, result) in results {
             if slot as u64 == RETRY {
                 self.retry_is_set = false;
-                self.again.append(&mut self.without_space);
+                self.put_back();
                 continue;
             }
             let Some(op) = &mut self.in_flight[slot] else { continue };
@@ -359,8 +367,9 @@ impl Ring {
             self.given -= 1;
             if let Some(line) = self.lines.get_mut(&key) {
                 line.answered = now;
-                if self.in_flight[slot].is_none() {
-                    line.line.ended();
+                match self.in_flight[slot].is_some() {
+                    true => line.line.park(),
+                    false => line.line.ended(),
                 }
             }
         }

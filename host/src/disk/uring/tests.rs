@@ -328,8 +328,9 @@ fn a_write_that_is_retried_is_given_to_the_kernel_again() {
         let tag = Tag { node: 0, life: 0, id: 1, urgency: Urgency::Awaited };
         ring.start(tag, &worker.disk, DiskRequest { id: 1, op, urgency: Urgency::Awaited });
         // As if the kernel had said that there was no free space.
-        let slot =
-            ring.lines.get_mut(&(0, worker.disk.number)).unwrap().give(Instant::now()).unwrap();
+        let line = ring.lines.get_mut(&(0, worker.disk.number)).unwrap();
+        let slot = line.give(Instant::now()).unwrap();
+        line.line.park();
         let full = -Errno::NOSPC.raw_os_error();
         assert!(matches!(ring.in_flight[slot].as_mut().unwrap().advance(full), Next::Later));
         ring.without_space.push(slot);
@@ -344,6 +345,38 @@ fn a_write_that_is_retried_is_given_to_the_kernel_again() {
         assert_eq!((ring.given, ring.free.len()), (0, 1));
         assert_eq!(worker.read(0, 4096)[..], [9; 4096]);
     });
+}
+
+/// A full file system, which refuses writes and can be read. The disk is given few operations at a time.
+#[test]
+fn writes_without_free_space_hold_up_no_reads() {
+    let Ok(mut ring) = Ring::new() else { return };
+    let path = Path::new("/dev/full");
+    let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
+    let mut disk = Disk::of(file, path, crate::disk::Kind::File).unwrap();
+    disk.queue = DiskQueue::new(Some("sstf"), None).unwrap();
+    let (disk, urgency) = (Arc::new(disk), Urgency::Awaited);
+    for id in 0..=8 {
+        let data = vec![Buffer::from(vec![7; 4096])];
+        let op = match id < 8 {
+            true => DiskOp::Write { offset: 0, data, durable: false },
+            false => DiskOp::Read { offset: 0, len: 4096 },
+        };
+        let tag = Tag { node: 0, life: 0, id, urgency };
+        ring.start(tag, &disk, DiskRequest { id, op, urgency });
+    }
+    // Until some have been retried, and have found no free space again.
+    let (begun, mut ended, mut retried) = (Instant::now(), Vec::new(), false);
+    while !retried || ended.is_empty() || ring.without_space.len() < 8 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the writes hold up the read");
+        ring.submit().unwrap();
+        ring.wait_briefly().unwrap();
+        let parked = ring.without_space.len();
+        ring.collect(&mut ended);
+        retried |= ring.without_space.len() < parked;
+    }
+    assert_eq!((ended.len(), ended[0].0.id, ring.given), (1, 8, 0));
+    assert!(!ring.lines.values().next().unwrap().line.is_idle(), "eight come back");
 }
 
 #[test]

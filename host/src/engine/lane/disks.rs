@@ -52,7 +52,7 @@ impl Disks {
 
     /// What to poll for ends of operations.
     pub(crate) fn fds(&self) -> impl Iterator<Item = RawFd> + use<> {
-        self.ring.as_ref().map(Ring::fd).into_iter().chain([self.threads.fd()])
+        self.ring.as_ref().map(Ring::fd).into_iter().chain(self.threads.fds())
     }
 
     /// Has disks take as long as others, and says what to poll for ends of operations.
