@@ -9,6 +9,7 @@ use weft_core::order::{HostId, PlaceError, RequestId};
 use weft_core::units::{NodeId, VolumeId};
 use weft_front::{Awaits, Machine, Service, Tls};
 
+use super::budget::Use;
 use super::door::Door;
 use super::link::{Bounds, End, Link};
 use super::numbered::Failure;
@@ -257,6 +258,10 @@ impl<P: Protocol> Session for Connection<P> {
         self.link.waits_for_memory()
     }
 
+    fn memory(&self) -> &Use {
+        self.link.memory()
+    }
+
     fn is_given_up(&self, away: bool) -> bool {
         self.link.is_given_up(away)
     }
@@ -407,7 +412,7 @@ mod tests {
     use weft_front::native::{Code, Hello, NumberedRequest, Verb};
 
     use super::*;
-    use crate::sessions::budget::{Budget, Use};
+    use crate::sessions::budget::Budget;
     use crate::sessions::native::Native;
     use crate::socket::Stream;
 

@@ -31,6 +31,8 @@ pub(crate) struct Connections {
     room: Room,
     /// Those that have a request that waits for memory, the first to come first.
     to_have_memory: VecDeque<usize>,
+    /// The first of these that nothing else hinders.
+    first: Option<usize>,
     /// When to look at those that keep us waiting, if any does.
     waited_for: Option<Instant>,
     limits: Limits,
@@ -45,6 +47,7 @@ impl Connections {
             to_send: BTreeSet::new(),
             room: Room::new(limits.incomplete),
             to_have_memory: VecDeque::new(),
+            first: None,
             waited_for: None,
             limits,
         }
@@ -264,9 +267,17 @@ impl Connections {
     pub(crate) fn give_memory(&mut self) {
         let of = |id: &usize| self.sessions.get(id).and_then(|s| s.waits_for_memory());
         self.to_have_memory.retain(|id| of(id).is_some());
-        let Some(id) = self.to_have_memory.iter().find(|id| of(id) == Some(true)) else { return };
-        if self.sessions[id].wants_to_receive() {
-            self.to_receive.insert(*id);
+        let first = self.to_have_memory.iter().find(|id| of(id) == Some(true)).copied();
+        if first != self.first
+            && let Some(session) = self.first.and_then(|id| self.sessions.get(&id))
+        {
+            session.memory().is_not_first();
+        }
+        self.first = first;
+        let Some(id) = first else { return };
+        self.sessions[&id].memory().is_first();
+        if self.sessions[&id].wants_to_receive() {
+            self.to_receive.insert(id);
         }
     }
 

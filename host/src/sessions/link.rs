@@ -126,6 +126,11 @@ impl<M: Service> Link<M> {
         found
     }
 
+    /// What it uses of the memory of all connections.
+    pub(crate) fn memory(&self) -> &Use {
+        &self.memory
+    }
+
     /// Whether a request waits for memory, and if so, whether nothing else stands in its way.
     pub(crate) fn waits_for_memory(&self) -> Option<bool> {
         let is_free = || !self.has_too_much() && self.may_receive() && !self.waits_for_room;
@@ -161,7 +166,11 @@ impl<M: Service> Link<M> {
     /// Finds room for the request that is being received, if it needs any, and gives back what it has
     /// no more use for. Says whether it can be received.
     pub(crate) fn finds_room(&mut self, conn: usize, room: &mut Room) -> bool {
-        let needed = Room::needed(self.machine.incoming());
+        let needed = match self.waits_for_memory {
+            0 => Room::needed(self.machine.incoming()),
+            // It holds what it has received, and receives nothing more.
+            _ => self.room,
+        };
         if needed > self.room {
             room.give_back(std::mem::take(&mut self.room));
             if room.take(conn, needed) {
@@ -386,6 +395,19 @@ mod tests {
         assert!(link.finds_room(2, &mut room));
         room.leave(1, 10);
         assert_eq!(room.next(), Some(3));
+    }
+
+    #[test]
+    fn a_whole_request_keeps_its_room_until_there_is_memory_for_it() {
+        let (mut link, _theirs) = link();
+        let mut room = Room::new(1 << 20);
+        assert!(room.take(1, 1 << 20));
+        link.room = 1 << 20;
+        link.waits_for_memory = 1 << 20;
+        assert!(link.finds_room(1, &mut room) && !room.take(2, 1 << 20));
+        link.waits_for_memory = 0;
+        assert!(link.finds_room(1, &mut room));
+        assert_eq!((link.room, room.next()), (0, Some(2)));
     }
 
     #[test]

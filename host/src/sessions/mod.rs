@@ -139,6 +139,9 @@ pub(crate) trait Session: Send {
     /// Whether a request that has come whole waits for memory, and if so, whether nothing else stands in its way.
     fn waits_for_memory(&self) -> Option<bool>;
 
+    /// What it uses of the memory of all connections.
+    fn memory(&self) -> &Use;
+
     /// Reads what has come and appends what the host says. Stops when there is no more, or when enough is in work:
     /// the rest waits in the socket, and the host with it. So it does when there is no room for a request that is
     /// coming, or if the host waits to be let in.

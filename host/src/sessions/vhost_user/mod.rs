@@ -45,6 +45,7 @@ use memory::Guest;
 use request::{Parts, Status, Wish};
 use work::{Begun, Work};
 
+use super::budget::Use;
 use super::link::End;
 use super::numbered::Failure;
 use super::receive_timeout::ReceiveTimeout;
@@ -363,6 +364,10 @@ impl Session for VhostUser {
 
     fn waits_for_memory(&self) -> Option<bool> {
         self.waiting.as_ref().map(|_| !self.work.is_full())
+    }
+
+    fn memory(&self) -> &Use {
+        self.work.memory()
     }
 
     fn receive(

@@ -391,10 +391,10 @@ fn a_request_that_waits_for_memory_keeps_its_turn() {
     let mut other = Use::new(&budget);
     let (mut session, _front_end) = session(memory, ring, &budget);
     for _ in 0..2 {
-        other.is(1 << 20);
+        other.is((1 << 20) + (256 << 10));
         assert_eq!((asked(&mut session), session.waits_for_memory()), (0, Some(true)));
         assert!(!session.wants_to_receive());
-        other.is((1 << 20) - LONG);
+        other.is((1 << 20) + (512 << 10) - LONG);
         assert!(session.wants_to_receive());
     }
     assert_eq!((asked(&mut session), session.waits_for_memory()), (1, None));

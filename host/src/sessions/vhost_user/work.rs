@@ -70,6 +70,11 @@ impl Work {
         is_much || self.memory.is_used_up()
     }
 
+    /// What they use of the memory of all hosts.
+    pub(super) fn memory(&self) -> &Use {
+        &self.memory
+    }
+
     /// Whether the memory of all hosts has room for this many bytes more.
     pub(super) fn has_room_for(&self, bytes: u64) -> bool {
         self.memory.has_room_for(bytes)
