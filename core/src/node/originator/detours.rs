@@ -3,7 +3,8 @@
 //! An originator measures how long each node takes to answer reads and to vote on writes ([`super::speeds`]). A node that
 //! takes several times longer than the others is *slow*: host reads avoid one that is slow at reads, but for a few that tell when it is not slow any more. A read that waits much longer than
 //! reads usually take is *hedged*: it begins again without the columns that have not answered. These are at most 5 % of reads
-//! (Dean and Barroso, "The Tail at Scale", 2013: hedged requests), but for reads that have waited for a second.
+//! (Dean and Barroso, "The Tail at Scale", 2013: hedged requests), but for reads that have waited for a second where some
+//! node is much faster: where all are slow, more reads would make them slower.
 //!
 //! A hedged read is another attempt, with a timestamp of its own. Nothing of the first is used, so versions are never mixed.
 //! No read avoids a column where others are lost already.
@@ -24,7 +25,7 @@ const PROBE: u64 = 32;
 /// A read is hedged when it waits this many times longer than the median, within bounds.
 const HEDGE_TIMES: Nanos = 8;
 const HEDGE_AFTER: (Nanos, Nanos) = (5 * MILLIS, 500 * MILLIS);
-/// A read that waits for this long is hedged regardless of others.
+/// A read that waits for this long, and many times longer than for the fastest node, is hedged regardless of others.
 const TOO_LONG: Nanos = 1_000 * MILLIS;
 /// One in this many reads may be hedged, and this many at once.
 const ONE_IN: u64 = 20;
@@ -86,6 +87,11 @@ impl Detours {
     /// The waiting time after which a read is hedged.
     fn hedge_after(&self) -> Nanos {
         (self.reads.usual() * HEDGE_TIMES).clamp(HEDGE_AFTER.0, HEDGE_AFTER.1)
+    }
+
+    /// The waiting time after which a read is hedged however many others are.
+    fn too_long(&self) -> Nanos {
+        TOO_LONG.max(self.reads.fastest().saturating_mul(HEDGE_TIMES))
     }
 
     fn slow_columns(&self, volume: &Volume, extent: usize) -> ColumnSet {
@@ -159,6 +165,7 @@ impl Originator {
     /// Hedges reads that have waited for long, while the node serves. Otherwise they begin again when it does.
     pub fn on_hedge(&mut self, serving: bool, outbox: &mut Outbox) {
         let (now, after) = (outbox.now, self.detours.hedge_after());
+        let too_long = self.detours.too_long();
         self.detours.timer_is_set = false;
         if !serving {
             return;
@@ -167,7 +174,7 @@ impl Originator {
         let late = self.txns.iter().filter(|(_, txn)| waited(txn) >= after);
         let late = late.filter(|(_, txn)| self.awaited_columns(txn).is_some());
         for ts in late.map(|(ts, _)| *ts).collect::<Vec<Timestamp>>() {
-            let is_due = waited(&self.txns[&ts]) >= TOO_LONG;
+            let is_due = waited(&self.txns[&ts]) >= too_long;
             if !is_due && self.detours.tokens < ONE_IN {
                 continue;
             }

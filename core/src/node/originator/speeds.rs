@@ -112,6 +112,11 @@ impl Speeds {
         median(self.nodes.values().map(RunningMedian::get).collect()).unwrap_or(0)
     }
 
+    /// What the fastest node usually takes.
+    pub fn fastest(&self) -> Nanos {
+        self.nodes.values().map(RunningMedian::get).min().unwrap_or(0)
+    }
+
     /// Whether no node is slow.
     pub fn none_is_slow(&self) -> bool {
         self.slow.is_empty()
