@@ -100,7 +100,7 @@ impl Background {
     fn rate(&self, which: Loop) -> u64 {
         let Some(rates) = self.loops.get(&which).map(|share| share.rates) else { return UNBOUNDED };
         let rate = rates.at(self.hosts_are_busy);
-        let part = (rate.min(FASTEST) / ALL * self.part).max(1);
+        let part = (rate.min(FASTEST) * self.part / ALL).max(1);
         match which {
             _ if self.part == ALL => rate,
             Loop::RefreshFirst => rate,

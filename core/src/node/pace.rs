@@ -65,7 +65,7 @@ impl Pace {
         if rate == UNBOUNDED {
             return true;
         }
-        let full = bytes_in(MEMORY, rate);
+        let full = most(rate);
         let grown = bytes_in(now.saturating_sub(self.at), rate);
         // Less than a byte's time is kept for later.
         if grown > 0 {
@@ -84,8 +84,13 @@ impl Pace {
 
     /// Whether less came about lately than this rate allows: nothing of it was used.
     pub fn lags(&self, rate: u64) -> bool {
-        rate != UNBOUNDED && self.credit >= bytes_in(MEMORY, rate)
+        rate != UNBOUNDED && self.credit >= most(rate)
     }
+}
+
+/// The most that is saved up: a byte at least, or nothing would ever begin at the lowest rates.
+fn most(rate: u64) -> i64 {
+    bytes_in(MEMORY, rate).max(1)
 }
 
 fn bytes_in(time: Nanos, rate: u64) -> i64 {
@@ -98,6 +103,12 @@ mod tests {
     use super::*;
 
     const RATE: u64 = 10 << 20;
+
+    #[test]
+    fn the_lowest_rate_is_one_as_well() {
+        let mut pace = Pace::default();
+        assert!(!pace.may(0, 1) && pace.may(1_000_000_000, 1));
+    }
     const UNIT: u64 = 64 << 10;
 
     /// Bytes taken in so long, looking every so often, by one that takes whatever it may.
