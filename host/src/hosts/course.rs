@@ -126,6 +126,12 @@ impl Course {
         self.spent[0]
     }
 
+    /// How long a read or a write has taken until now, without its wait for the limits of its volume.
+    pub(crate) fn so_far(&self, now: Instant) -> Option<Duration> {
+        self.verb.filter(|(verb, _)| *verb != Verb::Flush)?;
+        Some(now.saturating_duration_since(self.came).saturating_sub(self.waited_for_limits()))
+    }
+
     /// A node has answered, and says where its time went if that was long.
     pub(crate) fn answered(&mut self, spent: Option<Spent>) {
         self.in_node = spent.or(self.in_node);

@@ -238,7 +238,7 @@ impl Hosts {
 
     /// How many of their requests are not answered.
     pub(crate) fn unanswered(&self) -> usize {
-        self.requests.of_hosts() + self.held.count()
+        self.requests.of_hosts().count() + self.held.count()
     }
 
     /// Takes the connections that have ended.

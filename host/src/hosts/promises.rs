@@ -4,15 +4,17 @@
 //! A process looks at the requests of its own hosts and tells the others the consequence. Each node does as the strictest says
 //! of all volumes on its disk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use weft_core::cluster::ClusterMap;
 use weft_core::node::ALL;
 use weft_core::policy::Policy;
 use weft_core::units::{NodeId, VolumeId};
 
 use super::Hosts;
+use super::course::Course;
 use crate::engine::Engine;
 use crate::length_of_time::duration_in_words;
 use crate::log::About;
@@ -67,12 +69,13 @@ impl Promise {
         self.late += u64::from(took > self.within);
     }
 
-    /// Judges what has been counted, if that is enough.
-    fn judge(&mut self, now: Instant) {
+    /// Judges what has been counted, if that is enough. Requests in progress that are `overdue` count as late.
+    fn judge(&mut self, now: Instant, overdue: u64) {
         if self.requests < ENOUGH && now.saturating_duration_since(self.since) < LONGEST {
             return;
         }
-        if self.late * 100 > self.requests {
+        let (requests, late) = (self.requests + overdue, self.late + overdue);
+        if late * 100 > requests {
             if self.part == LEAST {
                 self.missed.get_or_insert(now);
             }
@@ -80,7 +83,7 @@ impl Promise {
         } else {
             self.missed = None;
             // There must be some room left, or it would be too much at once.
-            if self.late * 200 <= self.requests {
+            if late * 200 <= requests {
                 self.part = (self.part * 5 / 4 + 1).min(ALL);
             }
         }
@@ -122,6 +125,28 @@ impl Promises {
         promise.record(took);
     }
 
+    /// Counts the requests in progress that have taken longer than their volumes promise.
+    fn overdue<'a>(
+        &mut self,
+        promised: impl Fn(VolumeId) -> Option<u64>,
+        in_progress: impl Iterator<Item = (VolumeId, &'a Course)>,
+        now: Instant,
+    ) -> BTreeMap<VolumeId, u64> {
+        let mut overdue = BTreeMap::new();
+        for (volume, course) in in_progress {
+            let Some(p99) = promised(volume).filter(|p99| *p99 != Policy::UNPROMISED) else {
+                continue;
+            };
+            let within = Duration::from_nanos(p99);
+            if course.so_far(now).is_some_and(|time| time > within) {
+                // Of a volume that has answered nothing yet, nothing has been counted.
+                self.own.entry(volume).or_insert_with(|| Promise::new(within, now));
+                *overdue.entry(volume).or_default() += 1;
+            }
+        }
+        overdue
+    }
+
     /// The strictest that anybody says of a volume.
     fn of(&self, volume: VolumeId, now: Instant) -> Told {
         let own = self.own.get(&volume).map(|promise| promise.told(now));
@@ -143,9 +168,10 @@ impl Hosts {
         let map = engine.map();
         let promised = |id: VolumeId| map.volumes.get(&id).map(|volume| volume.policy.p99);
         let is_promised = |id: VolumeId| promised(id).is_some_and(|p99| p99 != Policy::UNPROMISED);
+        let overdue = promises.overdue(promised, self.requests.of_hosts(), now);
         promises.own.retain(|id, _| is_promised(*id));
         for (id, promise) in &mut promises.own {
-            promise.judge(now);
+            promise.judge(now, overdue.get(id).copied().unwrap_or(0));
             let missed = promise.missed_for(now).is_some();
             if missed != std::mem::replace(&mut promise.said, missed) {
                 let name = map.volumes.get(id).map_or("?", |volume| volume.name.as_str());
@@ -169,12 +195,14 @@ impl Hosts {
             return;
         }
         promises.gives_way = !strict.is_empty();
-        let part_of = |n: usize| {
-            let its = |id: &&VolumeId| map.volumes[*id].nodes().contains(&NodeId(n as u16));
-            let parts = strict.iter().filter(its).map(|id| promises.of(*id, now).part);
-            parts.min().unwrap_or(ALL)
-        };
-        let parts: Vec<u64> = (0..map.nodes.len()).map(part_of).collect();
+        let mut parts = vec![ALL; map.nodes.len()];
+        for id in strict {
+            let part = promises.of(id, now).part;
+            for node in whose_work_uses_disks_of(map, id) {
+                let known = &mut parts[usize::from(node.0)];
+                *known = part.min(*known);
+            }
+        }
         parts.into_iter().enumerate().for_each(|(n, part)| engine.gives_way(n, part));
     }
 
@@ -205,8 +233,19 @@ impl Hosts {
     }
 }
 
+/// The nodes whose background work may use the disks of a volume: its own, and those of volumes that share a disk with it.
+/// A node that is filled reads from the others of its volumes.
+fn whose_work_uses_disks_of(map: &ClusterMap, volume: VolumeId) -> BTreeSet<NodeId> {
+    let own = map.volumes[&volume].nodes();
+    let all = map.volumes.values().map(|other| other.nodes());
+    all.filter(|nodes| nodes.iter().any(|node| own.contains(node))).flatten().collect()
+}
+
 #[cfg(test)]
 mod tests {
+    use weft_core::node::HostOp;
+    use weft_core::plan::Range;
+
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
@@ -216,7 +255,7 @@ mod tests {
         for _ in 0..looks {
             *now += LOOK;
             (0..requests).for_each(|n| promise.record(if n < late { 6 * MS } else { 5 * MS }));
-            promise.judge(*now);
+            promise.judge(*now, 0);
         }
     }
 
@@ -255,6 +294,30 @@ mod tests {
     }
 
     #[test]
+    fn requests_that_do_not_end_break_a_promise() {
+        let (begun, volume) = (Instant::now(), VolumeId(7));
+        let read = Course::new(&HostOp::Read(Range { offset: 0, len: 4096 }), begun);
+        let flush = Course::new(&HostOp::Flush, begun);
+        let mut promises = Promises::default();
+        let in_progress = || [(volume, &read), (volume, &flush), (VolumeId(8), &read)].into_iter();
+        let promised = |id| (id == volume).then_some(5_000_000);
+        assert!(promises.overdue(promised, in_progress(), begun + 5 * MS).is_empty());
+        let mut now = begun + 6 * MS;
+        let overdue = promises.overdue(promised, in_progress(), now);
+        assert_eq!(overdue, [(volume, 1)].into());
+        let promise = promises.own.get_mut(&volume).unwrap();
+        for _ in 0..10 {
+            now += LONGEST;
+            promise.judge(now, 1);
+        }
+        assert_eq!(promise.part, LEAST);
+        assert!(promise.missed_for(now).is_some(), "nothing else has been answered");
+        (0..200).for_each(|_| promise.record(MS));
+        promise.judge(now, 1);
+        assert_eq!(promise.missed_for(now), None, "one of two hundred");
+    }
+
+    #[test]
     fn the_strictest_counts() {
         let now = Instant::now();
         let mut promises = Promises::default();
@@ -262,7 +325,7 @@ mod tests {
         (0..100).for_each(|_| promises.record(volume, 5_000_000, 6 * MS, now));
         promises.record(VolumeId(8), Policy::UNPROMISED, 6 * MS, now);
         assert_eq!(promises.own.len(), 1);
-        promises.own.get_mut(&volume).unwrap().judge(now);
+        promises.own.get_mut(&volume).unwrap().judge(now, 0);
         assert_eq!(promises.of(volume, now), Told { part: ALL / 2, missed: None });
         promises.heard.insert(7, Told { part: LEAST, missed: Some(11) });
         promises.heard.insert(9, Told { part: ALL, missed: None });

@@ -571,12 +571,12 @@ impl Requests {
         dropped
     }
 
-    /// How many hosts' requests are in work or wait for others.
-    pub(crate) fn of_hosts(&self) -> usize {
+    /// The volumes and the ways of hosts' requests that are in work or wait for others.
+    pub(crate) fn of_hosts(&self) -> impl Iterator<Item = (VolumeId, &Course)> {
         let of_host =
             |p: &&Pending| matches!(p.owner, Some(Owner::Session { .. } | Owner::Host { .. }));
         let all = self.pending.values().chain(self.waiting.iter()).chain(&self.parked);
-        all.filter(of_host).count()
+        all.filter(of_host).map(|p| (p.job.volume, &p.course))
     }
 }
 
