@@ -52,7 +52,9 @@ pub(super) struct LogWriter {
     since: Option<Nanos>,
     /// The operator has been told that this record has to wait.
     told: bool,
-    /// What came of looking whether the log can be written.
+    /// The thread has been asked to look whether the log can be written.
+    looks: bool,
+    /// What came of that.
     looked: Option<Result<()>>,
 }
 
@@ -69,7 +71,7 @@ impl LogWriter {
         let thread = thread::Builder::new().name("weft-log".to_string());
         let started = thread.spawn(move || run(memory, &to_do, &to_tell, &woken));
         started.map_err(|e| Error(format!("cannot start a thread for the member's log: {e}")))?;
-        Ok(LogWriter { work, results, wake, since: None, told: false, looked: None })
+        Ok(LogWriter { work, results, wake, since: None, told: false, looks: false, looked: None })
     }
 
     /// Has `wake` called from now on when there is a result.
@@ -86,8 +88,11 @@ impl LogWriter {
     }
 
     /// Has the thread look whether the log can be written. Behind a record that cannot, it does not come to that.
-    pub(super) fn look(&self) {
-        self.give(Work::Look);
+    /// One look is enough for all who ask meanwhile: while the log does not answer none pile up.
+    pub(super) fn look(&mut self) {
+        if !std::mem::replace(&mut self.looks, true) {
+            self.give(Work::Look);
+        }
     }
 
     fn give(&self, work: Work) {
@@ -108,7 +113,7 @@ impl LogWriter {
     pub(super) fn take(&mut self, now: Nanos) -> (Option<u64>, Option<Note>) {
         loop {
             match self.results.try_recv() {
-                Ok(Done::Looked(result)) => self.looked = Some(result),
+                Ok(Done::Looked(result)) => (self.looks, self.looked) = (false, Some(result)),
                 Ok(Done::Written(Ok(number))) => {
                     self.since = None;
                     let told = std::mem::take(&mut self.told);

@@ -6,6 +6,7 @@ use weft_core::cluster::ClusterMap;
 
 use super::orphans::Orphans;
 use super::schedules::Schedules;
+use super::upkeep::Upkeep;
 use crate::control::commands::Witnessed;
 
 /// How long hosts wait for a cluster whose nodes have not all come.
@@ -20,6 +21,8 @@ pub(super) struct Housekeeping {
     looked: Instant,
     orphans: Orphans,
     crowding: Orphans,
+    /// Removes deleted volumes.
+    removal: Upkeep,
     witnessed: Witnessed,
     schedules: Schedules,
 }
@@ -33,6 +36,7 @@ impl Housekeeping {
             looked: now,
             orphans: Orphans::default(),
             crowding: Orphans::default(),
+            removal: Upkeep::default(),
             witnessed: Witnessed::default(),
             schedules: Schedules::default(),
         }
@@ -60,6 +64,11 @@ impl Housekeeping {
     /// The deleted volume whose room others need, if there is one.
     pub(super) fn crowding(&mut self) -> &mut Orphans {
         &mut self.crowding
+    }
+
+    /// The removal of deleted volumes.
+    pub(super) fn removal(&mut self) -> &mut Upkeep {
+        &mut self.removal
     }
 
     /// Since when this process has known of deleted volumes.

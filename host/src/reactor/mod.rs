@@ -31,6 +31,7 @@ mod orphans;
 mod schedules;
 mod starved;
 mod stop;
+mod upkeep;
 
 use std::collections::BTreeSet;
 use std::io;

@@ -11,6 +11,7 @@ use weft_core::cluster::{Absence, Hindrance, Prospect, Volume, deleted_in_the_wa
 use weft_core::units::{NodeId, VolumeId};
 
 use super::Reactor;
+use super::upkeep::Turn;
 use crate::control::commands::{Outcome, Wait, forgettable, is_half_sized};
 use crate::log::About;
 
@@ -86,6 +87,15 @@ impl Reactor {
         if !leads || !self.engine.is_settled() {
             return;
         }
+        let engine = &mut self.engine;
+        match self.housekeeping.removal().turn(now, |ticket| engine.outcome(ticket)) {
+            Turn::Now => {}
+            Turn::Later => return,
+            Turn::Refused(why) => {
+                let text = format!("a deleted volume cannot be permanently removed yet: {why}");
+                return self.engine.log.warn(&text);
+            }
+        }
         let (deleted, over) = self.with_commands(|commands| {
             let all = forgettable(commands.engine.map()).into_iter();
             let deleted: Vec<Arc<Volume>> =
@@ -103,7 +113,8 @@ impl Reactor {
             (_, _, Some(id)) => (id, "its space is needed to rebuild other disks"),
             _ => return,
         };
-        self.with_commands(|commands| commands.forget(id, why));
+        let ticket = self.with_commands(|commands| commands.forget(id, why));
+        self.housekeeping.removal().has_asked(ticket);
     }
 
     /// One of these deleted volumes, without which there is room for what must leave disks.

@@ -4,12 +4,14 @@
 //! when another process leads.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 use weft_core::cluster::Change;
 use weft_core::policy::Every;
 use weft_core::units::VolumeId;
 
 use super::Reactor;
+use super::upkeep::{Turn, Upkeep};
 use crate::control::commands::{Due, time_of_day};
 use crate::log::About;
 
@@ -18,6 +20,9 @@ use crate::log::About;
 pub(super) struct Schedules {
     /// The snapshots that are being taken.
     taking: BTreeSet<String>,
+    /// The change that takes them, and which they are.
+    upkeep: Upkeep,
+    asked: Vec<Due>,
     /// The last of each volume and kind that could not be taken, and was reported.
     hindered: BTreeMap<(VolumeId, Every), String>,
     /// Those that were reported because they could not be deleted.
@@ -56,6 +61,15 @@ impl Reactor {
         for name in taken {
             self.engine.log.info(&format!("scheduled snapshot '{name}' has been taken"));
         }
+        let (schedules, engine) = (self.housekeeping.schedules(), &mut self.engine);
+        match schedules.upkeep.turn(Instant::now(), |ticket| engine.outcome(ticket)) {
+            Turn::Now => {}
+            Turn::Later => return,
+            Turn::Refused(why) => {
+                let asked = std::mem::take(&mut schedules.asked);
+                return asked.iter().for_each(|one| self.say_hindered(one, &why.0));
+            }
+        }
         let now = time_of_day();
         let due = self.engine.map().due_snapshots(now);
         if !self.take_due(&due.take, now) {
@@ -74,13 +88,12 @@ impl Reactor {
         if due.is_empty() {
             return false;
         }
-        self.housekeeping.schedules().taking = due.iter().map(|one| one.name.clone()).collect();
         let take = due.iter().map(|one| (one.of, one.every)).collect();
         let ticket = self.engine.change(Change::TakeScheduled(take, now));
-        // A refusal is known at once. Otherwise the map shows whether the change was made.
-        if let Some(Err(why)) = self.engine.outcome(ticket) {
-            due.iter().for_each(|one| self.say_hindered(one, &why.0));
-        }
+        let schedules = self.housekeeping.schedules();
+        schedules.taking = due.iter().map(|one| one.name.clone()).collect();
+        schedules.upkeep.has_asked(ticket);
+        schedules.asked = due;
         true
     }
 

@@ -337,10 +337,10 @@ impl Commands<'_> {
     /// Has a deleted volume forgotten for good.
     pub(crate) fn forget(&mut self, id: VolumeId, why: &str) -> Ticket {
         if let Some(volume) = self.engine.map().volumes.get(&id) {
-            self.engine
-                .log
-                .on(About::volume(&volume.name))
-                .info(&format!("deleted volume '{}' is permanently removed: {why}", volume.name));
+            self.engine.log.on(About::volume(&volume.name)).info(&format!(
+                "deleted volume '{}' is being permanently removed: {why}",
+                volume.name
+            ));
         }
         self.engine.change(Change::ForgetVolume(id))
     }

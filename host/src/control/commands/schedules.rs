@@ -16,6 +16,7 @@ use crate::log::stamp;
 use crate::status::{NodeStatus, ScheduleStatus};
 
 /// A snapshot that is due.
+#[derive(Debug)]
 pub(crate) struct Due {
     /// Its volume.
     pub(crate) of: VolumeId,
