@@ -176,6 +176,15 @@ pub fn queue_depth(text: &str) -> Result<u32, String> {
     DiskQueue::new(None, Some(depth)).map(|_| depth).map_err(|e| without_key(&e))
 }
 
+/// Reads a switch.
+pub fn on_or_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("give on or off".to_string()),
+    }
+}
+
 /// An error about a value, without the key that files have for it.
 fn without_key(error: &weft_host::Error) -> String {
     error.0.split_once(": ").map_or(error.0.as_str(), |(_, why)| why).to_string()

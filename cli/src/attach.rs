@@ -15,7 +15,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use weft_core::node::FillRates;
 use weft_host::status::{Status, VolumeMode, VolumeStatus};
 use weft_host::{
-    Array, Configuration, DiskQueue, Doors, Home, HostProtocol, JoinToken, Limits, Listen,
+    Array, Configuration, DiskOptions, Doors, Home, HostProtocol, JoinToken, Limits, Listen,
     NewDirectory, join_as_host, replace_private,
 };
 use weft_terminal::{bytes, say};
@@ -198,7 +198,7 @@ impl Attach {
             announced: Vec::new(),
             labels: Default::default(),
             fill: FillRates::default(),
-            queue: DiskQueue::default(),
+            disk_options: DiskOptions::default(),
             limits: Limits::default(),
             only: None,
             local: Default::default(),

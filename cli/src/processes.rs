@@ -26,9 +26,9 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use weft_core::node::FillRates;
 use weft_host::status::{NodeState, Status, VolumeMode};
 use weft_host::{
-    Configuration, DiskTimeout, Doors, How, LOCK, Lanes, Limits, LimitsInWords, Listen, LocalLinks,
-    Polling, Size, SlowDiskTimeout, Spec, found, is_there, lock, make_private_directory,
-    private_file, replace_private,
+    Configuration, DiskOptions, DiskTimeout, Doors, How, LOCK, Lanes, Limits, LimitsInWords,
+    Listen, LocalLinks, Polling, Size, SlowDiskTimeout, Spec, found, is_there, lock,
+    make_private_directory, private_file, replace_private,
 };
 use weft_terminal::say;
 
@@ -191,10 +191,10 @@ fn existing(dir: &Path, spec: &Spec, each: &Each) -> Result<Vec<PathBuf>> {
             dir.display()
         );
     }
-    if spec.queue.is_some() || *each != Each::default() {
+    if spec.queue.is_some() || spec.preallocate.is_some() || *each != Each::default() {
         for path in &paths {
             let before = Configuration::load(path)?;
-            let queue = spec.queue.unwrap_or(before.queue);
+            let disk_options = spec.disk_options_over(before.disk_options);
             let local = each.local.unwrap_or(before.local);
             let polling = each.polling.unwrap_or(before.polling);
             let lanes = each.lanes.unwrap_or(before.lanes);
@@ -202,7 +202,7 @@ fn existing(dir: &Path, spec: &Spec, each: &Each) -> Result<Vec<PathBuf>> {
             let slow_disk_timeout = each.slow_disk_timeout.unwrap_or(before.slow_disk_timeout);
             let doors = each.doors.over(before.doors.clone());
             let config = Configuration {
-                queue,
+                disk_options,
                 local,
                 polling,
                 lanes,
@@ -251,7 +251,7 @@ fn make(dir: &Path, spec: &Spec, each: &Each) -> Result<Vec<PathBuf>> {
             announced: Vec::new(),
             labels: [("box".to_string(), format!("b{n}"))].into(),
             fill: FillRates::default(),
-            queue: spec.queue.unwrap_or_default(),
+            disk_options: spec.disk_options_over(DiskOptions::default()),
             limits: Limits::default(),
             only: None,
             local: each.local.unwrap_or_default(),

@@ -24,6 +24,29 @@ use crate::page::{PageOptions, bind_page};
 use crate::processes::{self, Addresses, Each};
 use crate::serving::{absolute, farewell, greet, serve_metrics};
 
+/// How disks are worked.
+#[derive(Debug, Args)]
+struct Disks {
+    /// Order of a disk's operations: fcfs, sstf or c-look [default: fcfs, or the array's value]
+    #[arg(long, value_name = "ORDER", value_parser = args::queue, hide_short_help = true)]
+    queue: Option<String>,
+    /// Operations in flight per disk, 1 to 256 [default: 256, or 2 in an order other than fcfs]
+    #[arg(long, value_name = "N", value_parser = args::queue_depth, hide_short_help = true)]
+    queue_depth: Option<u32>,
+    /// Allocate all space of disk files when they are created: on or off [default: off, or the array's value]
+    #[arg(long, value_name = "on|off", value_parser = args::on_or_off, hide_short_help = true)]
+    preallocate: Option<bool>,
+}
+
+impl Disks {
+    /// The queue, if anything about it is given.
+    fn queue(&self) -> Result<Option<DiskQueue>> {
+        let given = self.queue.is_some() || self.queue_depth.is_some();
+        let queue = DiskQueue::new(self.queue.as_deref(), self.queue_depth);
+        Ok(given.then_some(queue).transpose()?)
+    }
+}
+
 /// Run an array, creating it if necessary. An option that is not given takes its default in a new array, and keeps
 /// its value in an existing one.
 #[derive(Debug, Args)]
@@ -37,12 +60,8 @@ pub struct Up {
     /// Size of each disk [default: 1G]
     #[arg(long, value_parser = args::size)]
     disk_size: Option<u64>,
-    /// Order of a disk's operations: fcfs, sstf or c-look [default: fcfs, or the array's value]
-    #[arg(long, value_name = "ORDER", value_parser = args::queue, hide_short_help = true)]
-    queue: Option<String>,
-    /// Operations in flight per disk, 1 to 256 [default: 256, or 2 in an order other than fcfs]
-    #[arg(long, value_name = "N", value_parser = args::queue_depth, hide_short_help = true)]
-    queue_depth: Option<u32>,
+    #[command(flatten)]
+    disks: Disks,
     /// Volume; may be repeated; SIZE 'all' takes all free space [default: vol0:all]
     #[arg(long, value_name = "NAME:SIZE", value_parser = args::volume)]
     volume: Vec<(String, u64)>,
@@ -98,13 +117,11 @@ fn iscsi_announced(text: &str) -> weft_host::Result<Listen> {
 impl Up {
     /// Runs until Ctrl-C, SIGTERM or a request to shut down.
     pub fn run(&self) -> Result<ExitCode> {
-        let queue = DiskQueue::new(self.queue.as_deref(), self.queue_depth);
         let spec = Spec {
             nodes: self.nodes,
             disk_size: self.disk_size,
-            queue: (self.queue.is_some() || self.queue_depth.is_some())
-                .then_some(queue)
-                .transpose()?,
+            queue: self.disks.queue()?,
+            preallocate: self.disks.preallocate,
             volumes: self.volume.clone(),
             layout: self.layout,
             stripe_unit: self.stripe_unit,

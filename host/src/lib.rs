@@ -69,6 +69,7 @@ pub use control_protocol::{
     RebalanceAction, Sealed, VolumeCreation,
 };
 pub use disk::emulated::Emulation;
+pub use disk::options::DiskOptions;
 pub use disk::queue::DiskQueue;
 pub use disk::{Backend, Disk, is_in_memory};
 pub use disk_timeout::DiskTimeout;

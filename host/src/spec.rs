@@ -5,6 +5,7 @@ use weft_core::layout::LayoutSpec;
 use weft_core::policy::{Policy, Setting};
 use weft_core::units::{MAX_NODES, SECTOR};
 
+use crate::disk::options::DiskOptions;
 use crate::disk::queue::DiskQueue;
 use crate::error::{Result, fail};
 use crate::size::require_multiple;
@@ -20,6 +21,8 @@ pub struct Spec {
     /// How the disks' queues are served, first come, first served if open. Of an array that is
     /// there already it is changed, since nothing on the disks depends on it.
     pub queue: Option<DiskQueue>,
+    /// Whether the disks' files are allocated whole; not if open. Also changed of an array that is there already.
+    pub preallocate: Option<bool>,
     /// Volumes by name and size; a size of 0 takes all the room that is left. If there is
     /// none, one called `vol0` gets all the room.
     pub volumes: Vec<(String, u64)>,
@@ -53,6 +56,12 @@ impl Spec {
     /// Stripe unit, or the default.
     pub fn stripe_unit(&self) -> u64 {
         self.stripe_unit.unwrap_or(64 << 10)
+    }
+
+    /// The disks' options, over those chosen before.
+    pub fn disk_options_over(&self, before: DiskOptions) -> DiskOptions {
+        let queue = self.queue.unwrap_or(before.queue);
+        DiskOptions { queue, preallocate: self.preallocate.unwrap_or(before.preallocate) }
     }
 
     /// How volumes made now are dealt with.

@@ -255,7 +255,7 @@ fn process(dir: &Path, name: &str, addresses: [std::net::SocketAddr; 2]) -> Conf
         announced: Vec::new(),
         labels: Default::default(),
         fill: Default::default(),
-        queue: Default::default(),
+        disk_options: Default::default(),
         limits: Limits::default(),
         only: None,
         local: Default::default(),

@@ -38,7 +38,10 @@ impl<'a> NewProcess<'a> {
         home::refuse_taken(&config.dir)?;
         refuse_same(&config.disks)?;
         let dir = NewDirectory::make(&config.dir)?;
-        let claim = |path: &PathBuf| Claim::new(path, config.disk_size, None, force);
+        let claim = |path: &PathBuf| {
+            Claim::new(path, config.disk_size, None, force)?
+                .allocated(config.disk_options.preallocate)
+        };
         let disks = config.disks.iter().map(claim).collect::<Result<_>>()?;
         Ok(NewProcess { config, disks, dir })
     }

@@ -276,8 +276,8 @@ fn node(engine: &Engine, n: usize, instance: &Instance) -> NodeStatus {
         disk: Some(instance.path.display().to_string()),
         disk_bytes: Some(instance.size),
         backend: backend.map(|d| format!("{:?}", d.backend()).to_lowercase()),
-        queue: Some(instance.queue.order().to_string()),
-        queue_depth: Some(instance.queue.depth()),
+        queue: Some(instance.disk_options.queue.order().to_string()),
+        queue_depth: Some(instance.disk_options.queue.depth()),
         queued: Some(engine.disk_waiting(n)),
         lane: Some(engine.lane_of(n)),
         ..NodeStatus::default()

@@ -44,6 +44,15 @@ impl Claim {
         Ok(Claim { path: path.to_path_buf(), size, there, new, made: false })
     }
 
+    /// With the new file allocated, if `preallocate` says so.
+    pub(crate) fn allocated(self, preallocate: bool) -> Result<Claim> {
+        let disk = self.new.as_ref().map(|(_, disk)| disk).or(self.there.as_ref());
+        if let Some(disk) = disk.filter(|_| preallocate) {
+            disk.allocate_all()?;
+        }
+        Ok(self)
+    }
+
     /// Refuses what [`Claim::new`] would refuse, and changes nothing.
     pub(crate) fn check(path: &Path, size: Option<u64>, own: Option<Own>) -> Result<()> {
         Claim::look(path, size, own, false).map(drop)

@@ -6,11 +6,13 @@
 //! [`Backend::Uring`] starts operations on a ring and learns of their ends later, without
 //! the page cache where the file system can do without.
 
+mod allocation;
 pub(crate) mod claim;
 pub(crate) mod emulated;
 pub(crate) mod format;
 pub(crate) mod handle;
 pub(crate) mod map_copies;
+pub(crate) mod options;
 pub(crate) mod queue;
 pub(crate) mod space;
 pub(crate) mod sync;
@@ -30,6 +32,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use crate::disk::allocation::Discards;
 use crate::disk::format::has_volatile_cache;
 use crate::disk::handle::Handle;
 use crate::disk::queue::DiskQueue;
@@ -91,6 +94,8 @@ pub struct Disk {
     pub(crate) queue: DiskQueue,
     /// Whether what is not written reads as zeros: a file made just now.
     fresh: bool,
+    /// What it does about discards.
+    discards: Discards,
     /// The file system that its file is on.
     on: u64,
     /// Whether its file system is full.
@@ -212,6 +217,7 @@ impl Disk {
             starts_slowly,
             queue,
             fresh: false,
+            discards: Discards::default(),
             on,
             space: Space::default(),
             passed: Passed::default(),

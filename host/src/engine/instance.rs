@@ -11,7 +11,7 @@ use crate::cluster::Home;
 use crate::disk;
 use crate::disk::handle::within;
 use crate::disk::map_copies::Keeper;
-use crate::disk::queue::DiskQueue;
+use crate::disk::options::DiskOptions;
 use crate::engine::errors::Errors;
 use crate::engine::failures::{FailingReads, Failures};
 use crate::engine::hung::{DiskFile, OPENS_WITHIN, OpeningDisk, Trouble};
@@ -70,8 +70,8 @@ pub(crate) struct Instance {
     pub(crate) path: PathBuf,
     /// Bytes of the disk.
     pub(crate) size: u64,
-    /// How the disk's queue is served.
-    pub(crate) queue: DiskQueue,
+    /// How the disk is worked.
+    pub(crate) disk_options: DiskOptions,
     pub(crate) phase: Phase,
     /// In this life its node has been told to enter a map. The map may count it as up before: as in its earlier life.
     pub(super) entered: bool,
@@ -152,7 +152,7 @@ impl Instance {
         Instance {
             path,
             size,
-            queue: DiskQueue::default(),
+            disk_options: DiskOptions::default(),
             phase: Phase::Down,
             entered: false,
             coming: 0,
@@ -182,12 +182,12 @@ impl Instance {
         // A disk that is gone, or does not answer, is told of when the node is to open it.
         let its = path.to_path_buf();
         let size = within(OPENS_WITHIN, move || disk::size(&its)).and_then(Result::ok).unwrap_or(0);
-        Instance::new(path.to_path_buf(), size).queued(home.config().queue)
+        Instance::new(path.to_path_buf(), size).with(home.config().disk_options)
     }
 
-    /// With its disk's queue served like this.
-    pub(crate) fn queued(self, queue: DiskQueue) -> Instance {
-        Instance { queue, ..self }
+    /// With its disk worked like this.
+    pub(crate) fn with(self, disk_options: DiskOptions) -> Instance {
+        Instance { disk_options, ..self }
     }
 
     /// A node of another process.

@@ -43,6 +43,8 @@ pub(super) struct Opened {
     disk: Option<Disk>,
     size: u64,
     rotating: bool,
+    /// Why it could not be allocated whole, though its configuration says so.
+    not_allocated: Option<Error>,
 }
 
 impl Engine {
@@ -107,13 +109,18 @@ impl Engine {
         let (id, cluster) = (NodeId(n as u16), self.rule.cluster());
         let together = self.rule.together().is_some();
         let (since, instance) = (self.clock.now(), &mut self.instances[n]);
-        let (path, size, queue) = (instance.path.clone(), instance.size, instance.queue);
+        let (path, size, options) = (instance.path.clone(), instance.size, instance.disk_options);
         let open = move || -> Result<Opened> {
             refuse_others(&path, cluster, id)?;
             // It may not have been there before, or another may have come.
             let size = if together { disk::size(&path)? } else { size };
-            let disk = Disk::open(&path, size, backend)?.queued(queue);
-            Ok(Opened { size, rotating: is_rotating(&disk.file), disk: Some(disk) })
+            let disk = Disk::open(&path, size, backend)?.queued(options.queue);
+            let (disk, not_allocated) = match options.preallocate {
+                true => disk.preallocated(),
+                false => (disk, None),
+            };
+            let rotating = is_rotating(&disk.file);
+            Ok(Opened { size, rotating, disk: Some(disk), not_allocated })
         };
         let aside = Aside::begin(open);
         match aside.within(OPENS_WITHIN) {
@@ -130,6 +137,9 @@ impl Engine {
     pub(super) fn begin_node(&mut self, n: usize, opened: Opened) -> Result<()> {
         let config = self.node_config();
         let (id, cluster) = (NodeId(n as u16), self.rule.cluster());
+        if let Some(why) = opened.not_allocated {
+            self.log.on(About::node(n)).warn(&format!("node {n}: its disk stays sparse: {why}"));
+        }
         let instance = &mut self.instances[n];
         instance.phase = Phase::Opening;
         instance.file = DiskFile::default();

@@ -124,7 +124,7 @@ impl Engine {
             .iter()
             .enumerate()
             .filter(here)
-            .for_each(|(n, _)| lanes.seat_at(n, Seat::default(), instances[n].queue));
+            .for_each(|(n, _)| lanes.seat_at(n, Seat::default(), instances[n].disk_options.queue));
         let (measures, damaged) = Measures::open(rule.dir());
         if let Some(e) = damaged {
             log.warn(&format!("the exposure by deferred parity is counted from zero: {e}"));
@@ -374,8 +374,8 @@ impl Engine {
 
     /// Gives a node of this process a seat.
     fn give_seat(&mut self, n: usize) {
-        let Instance { life, queue, .. } = self.instances[n];
-        self.lanes.seat_at(n, Seat::of_life(life), queue);
+        let Instance { life, disk_options, .. } = self.instances[n];
+        self.lanes.seat_at(n, Seat::of_life(life), disk_options.queue);
     }
 
     /// Nodes from this one on were to be added, and are not.

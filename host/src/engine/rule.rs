@@ -165,7 +165,8 @@ impl Rule {
         match self {
             Rule::Alone(alone) => {
                 let content = &alone.state.content;
-                Instance::new(alone.state.disk_path(n), content.disk_size).queued(content.queue)
+                Instance::new(alone.state.disk_path(n), content.disk_size)
+                    .with(content.disk_options)
             }
             Rule::Together(together) => Instance::at_home(together.home(), NodeId(n as u16)),
         }

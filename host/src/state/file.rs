@@ -17,7 +17,7 @@ use weft_core::policy::{Dispatch, Every, Policy};
 use weft_core::store::Reached;
 use weft_core::units::{MILLIS, Nanos, NodeId, Timestamp, VolumeId};
 
-use crate::disk::queue::DiskQueue;
+use crate::disk::options::DiskOptions;
 use crate::error::{Error, Result, fail};
 use crate::hex::{hex, unhex};
 use crate::policy::PolicyEntry;
@@ -45,8 +45,8 @@ pub(crate) struct Content {
     pub(crate) version: u64,
     pub(crate) cluster: u128,
     pub(crate) disk_size: u64,
-    /// How the disks' queues are served.
-    pub(crate) queue: DiskQueue,
+    /// How the disks are worked.
+    pub(crate) disk_options: DiskOptions,
     pub(crate) map: ClusterMap,
 }
 
@@ -62,6 +62,8 @@ struct File {
     queue: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     queue_depth: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    preallocate: Option<bool>,
     next_volume: u32,
     #[serde(default, skip_serializing_if = "is_false")]
     room_used: bool,
@@ -225,7 +227,7 @@ struct VolumeEntry {
 /// The file's text.
 pub(crate) fn write(content: &Content) -> Result<String> {
     let map = &content.map;
-    let (queue, queue_depth) = content.queue.words();
+    let (queue, queue_depth) = content.disk_options.queue.words();
     let mut written = Vec::new();
     let file = File {
         format: FORMAT,
@@ -235,6 +237,7 @@ pub(crate) fn write(content: &Content) -> Result<String> {
         disk_size: content.disk_size,
         queue,
         queue_depth,
+        preallocate: content.disk_options.preallocate.then_some(true),
         next_volume: map.next_volume,
         room_used: map.room_used,
         rebalancing: map.rebalancing,
@@ -465,8 +468,8 @@ pub(crate) fn read(text: &str) -> Result<Content> {
             .collect::<Result<_>>()?,
     };
     map.check().map_err(Error)?;
-    let queue = DiskQueue::new(file.queue.as_deref(), file.queue_depth)?;
-    Ok(Content { version: file.version, cluster, disk_size: file.disk_size, queue, map })
+    let disk_options = DiskOptions::read(&file.queue, file.queue_depth, file.preallocate)?;
+    Ok(Content { version: file.version, cluster, disk_size: file.disk_size, disk_options, map })
 }
 
 fn settings(give_up_after: Option<u64>, rates: &BTreeMap<String, String>) -> Result<Settings> {

@@ -14,6 +14,7 @@ use weft_core::units::{NodeId, VolumeId};
 use self::file::{self as state_file, Content};
 use crate::disk::claim::{Claim, Claimer};
 use crate::disk::format::{Own, data_sectors, format_disk};
+use crate::disk::options::DiskOptions;
 use crate::disk::{Disk, refuse_among_devices};
 use crate::durable;
 use crate::error::{Result, at, fail};
@@ -54,8 +55,9 @@ impl State {
         }
         let mut state = State::load(dir)?;
         state.check(spec)?;
-        if let Some(queue) = spec.queue.filter(|queue| *queue != state.content.queue) {
-            state.save(Content { queue, ..state.content.clone() })?;
+        let disk_options = spec.disk_options_over(state.content.disk_options);
+        if disk_options != state.content.disk_options {
+            state.save(Content { disk_options, ..state.content.clone() })?;
         }
         durable::keep_ahead(&dir.join(FILE), &dir.join(SPARE), state.text.as_bytes());
         Ok(state)
@@ -83,7 +85,7 @@ impl State {
             version: 0,
             cluster: durable::random(),
             disk_size: spec.disk_size(),
-            queue: spec.queue.unwrap_or_default(),
+            disk_options: spec.disk_options_over(DiskOptions::default()),
             map,
         };
         let mut state = State {
@@ -206,6 +208,9 @@ impl State {
 
     fn make_disk(&self, node: usize) -> Result<()> {
         let disk = Disk::create(&self.disk_path(node), self.content.disk_size)?;
+        if self.content.disk_options.preallocate {
+            disk.allocate_all()?;
+        }
         let whose = (self.content.cluster, NodeId(node as u16));
         format_disk(&disk, self.content.disk_size, whose, 0)
     }
@@ -214,7 +219,8 @@ impl State {
     pub(crate) fn claimer(&self, node: usize, force: bool) -> Claimer {
         let own = Own { cluster: self.content.cluster, node: NodeId(node as u16) };
         let (path, size) = (self.disk_path(node), self.content.disk_size);
-        Box::new(move || Claim::new(&path, Some(size), Some(own), force))
+        let preallocate = self.content.disk_options.preallocate;
+        Box::new(move || Claim::new(&path, Some(size), Some(own), force)?.allocated(preallocate))
     }
 
     /// Writes the next version. If that fails, the old one is still in force.

@@ -155,7 +155,8 @@ fn make(map: &ClusterMap, name: &str) -> Volume {
 fn the_disks_queues_can_be_served_otherwise_the_next_time() {
     let dir = tempfile::tempdir().unwrap();
     let with = |queue: &str| Spec { queue: DiskQueue::new(Some(queue), None).ok(), ..small() };
-    let order = |spec: &Spec| State::open(dir.path(), spec).unwrap().content.queue.order();
+    let order =
+        |spec: &Spec| State::open(dir.path(), spec).unwrap().content.disk_options.queue.order();
     assert_eq!(order(&with("sstf")), "sstf");
     assert_eq!(order(&Spec::default()), "sstf");
     assert_eq!(order(&with("c-look")), "c-look");

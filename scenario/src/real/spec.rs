@@ -49,6 +49,7 @@ pub fn spec(system: &System) -> Result<Spec> {
         nodes: Some(usize::from(system.nodes.workers)),
         disk_size: Some(disk_bytes(system)?),
         queue: None,
+        preallocate: None,
         volumes: vec![(VOLUME.to_string(), size)],
         layout: Some(volume.layout.0.parse()?),
         stripe_unit: Some(volume.unit),

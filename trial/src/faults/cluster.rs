@@ -19,8 +19,8 @@ use weft_core::node::FillRates;
 use weft_core::policy::{Setting, Timing};
 use weft_host::status::Status;
 use weft_host::{
-    Configuration, Control, ControlRequest, DiskQueue, Lanes, Limits, Listen, LocalLinks, Polling,
-    Spec, VolumeCreation, found,
+    Configuration, Control, ControlRequest, DiskOptions, Lanes, Limits, Listen, LocalLinks,
+    Polling, Spec, VolumeCreation, found,
 };
 
 use super::device::Device;
@@ -162,7 +162,7 @@ impl Cluster {
                 announced: Vec::new(),
                 labels: [("box".to_string(), format!("b{n}"))].into(),
                 fill: FillRates::default(),
-                queue: DiskQueue::default(),
+                disk_options: DiskOptions::default(),
                 limits: Limits::default(),
                 only: None,
                 // What cuts links must cut all that is said.

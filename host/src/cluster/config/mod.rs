@@ -16,7 +16,7 @@ use super::disks::check_distinct;
 use super::failure_timeouts::FailureTimeouts;
 use super::home::refuse_taken;
 use crate::control_protocol::NewHome;
-use crate::disk::queue::DiskQueue;
+use crate::disk::options::DiskOptions;
 use crate::disk_timeout::DiskTimeout;
 use crate::doors::{Doors, How, PageDoor, Tls};
 use crate::error::{Error, Result, at, fail};
@@ -61,8 +61,8 @@ pub struct Configuration {
     pub labels: BTreeMap<String, String>,
     /// How fast a disk is filled with what it missed, what is rebuilt on it, and what moves to it.
     pub fill: FillRates,
-    /// How its disk's queue is served.
-    pub queue: DiskQueue,
+    /// How it works its disks.
+    pub disk_options: DiskOptions,
     /// What hosts may take of it.
     pub limits: Limits,
     /// If it is to dial only some of the other processes: these. It reaches the others through them.
@@ -115,6 +115,8 @@ struct File {
     queue: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     queue_depth: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    preallocate: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     polling: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -289,7 +291,7 @@ impl Configuration {
             announced,
             labels: file.labels,
             fill,
-            queue: DiskQueue::new(file.queue.as_deref(), file.queue_depth)?,
+            disk_options: DiskOptions::read(&file.queue, file.queue_depth, file.preallocate)?,
             limits: file
                 .limits
                 .over(Limits::default())
@@ -417,7 +419,7 @@ impl Configuration {
             places.entry(key).or_default().push(listen.place());
         }
         let usual = FillRates::default();
-        let (queue, queue_depth) = self.queue.words();
+        let (queue, queue_depth) = self.disk_options.queue.words();
         let page_file = |which: fn(&(PathBuf, PathBuf)) -> &PathBuf| {
             self.page.as_ref()?.tls.as_ref().map(which).cloned()
         };
@@ -439,6 +441,7 @@ impl Configuration {
                 .then(|| self.fill.ceiling.to_string()),
             queue,
             queue_depth,
+            preallocate: self.disk_options.preallocate.then_some(true),
             polling: (self.polling != Polling::default()).then(|| self.polling.to_string()),
             lanes: self.lanes.words(),
             patience: (self.patience != FailureTimeouts::default())

@@ -158,13 +158,17 @@ fn a_disk_has_a_queue() {
         let text = GOOD.replace("dir = 'state'", &format!("dir = 'state'\n{more}"));
         Configuration::parse(&text, Path::new("/")).unwrap()
     };
-    assert_eq!(read("").queue, DiskQueue::default());
-    let queue = read("queue = 'c-look'").queue;
+    assert_eq!(read("").disk_options.queue, Default::default());
+    let queue = read("queue = 'c-look'").disk_options.queue;
     assert_eq!((queue.order(), queue.depth()), ("c-look", 2));
     let deep = read("queue = 'sstf'\nqueue_depth = 32");
-    assert_eq!((deep.queue.order(), deep.queue.depth()), ("sstf", 32));
+    assert_eq!((deep.disk_options.queue.order(), deep.disk_options.queue.depth()), ("sstf", 32));
     let again = Configuration::parse(&deep.to_toml().unwrap(), Path::new("/")).unwrap();
     assert_eq!(again, deep);
+    let allocated = read("preallocate = true");
+    assert!(allocated.disk_options.preallocate && !deep.disk_options.preallocate);
+    let again = Configuration::parse(&allocated.to_toml().unwrap(), Path::new("/")).unwrap();
+    assert_eq!(again, allocated);
     assert_eq!(read("").polling, Polling::On);
     let sleeps = read("polling = 'off'");
     assert_eq!(sleeps.polling, Polling::Off);

@@ -243,12 +243,13 @@ impl Home {
             return fail(format!("{} has no disk", self.config.name));
         };
         let (own, usual, there) = (self.own(node), self.config.disk_size, path.clone());
+        let preallocate = self.config.disk_options.preallocate;
         let claim = move || {
             let size = match disk::is_block(&there) {
                 true => None,
                 false => disk::size(&there).ok().filter(|size| *size > 0).or(usual),
             };
-            Claim::new(&there, size, Some(own), force)
+            Claim::new(&there, size, Some(own), force)?.allocated(preallocate)
         };
         Ok((path, Box::new(claim)))
     }

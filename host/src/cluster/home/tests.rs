@@ -15,7 +15,7 @@ fn config(dir: &Path, name: &str, port: u16, disks: &[&str]) -> Configuration {
         announced: Vec::new(),
         labels: Default::default(),
         fill: Default::default(),
-        queue: Default::default(),
+        disk_options: Default::default(),
         limits: Default::default(),
         only: None,
         local: Default::default(),

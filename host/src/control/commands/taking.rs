@@ -43,13 +43,14 @@ impl Commands<'_> {
             return fail("this process is a controller or an attached host, and has no disks");
         }
         let (own, disks) = (node.map(|n| home.own(NodeId(n as u16))), home.disks());
-        let (path, size) = (new.path.clone(), new.size);
+        let (path, size, preallocate) =
+            (new.path.clone(), new.size, home.config().disk_options.preallocate);
         Ok(Box::new(move || {
             let other = disks.on(&path).filter(|n| Some(usize::from(n.0)) != node);
             if let Some(other) = other {
                 return fail(format!("{} is the disk of {other}; choose another", path.display()));
             }
-            Claim::new(&path, size, own, force)
+            Claim::new(&path, size, own, force)?.allocated(preallocate)
         }))
     }
 

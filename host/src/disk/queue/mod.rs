@@ -202,7 +202,7 @@ impl<T> Line<T> {
         self.parked += 1;
     }
 
-    /// What was parked waits again, behind what has come since. Given its first byte and the one after the last.
+    /// A parked operation waits again, behind those that have come since. Given its first byte and the one after the last.
     pub(crate) fn put_back(&mut self, bytes: (u64, u64), item: T) {
         self.parked -= 1;
         self.add(Waiting { bytes: Some(bytes), item });

@@ -3,6 +3,7 @@
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
+use weft_core::Buffer;
 use weft_core::store::{DiskRequest, DiskResult};
 
 use crate::clock::boot_time;
@@ -83,6 +84,7 @@ impl Disks {
             return emulated.start(boot_time(), tag, &request.op, result, ended);
         }
         match (disk.backend(), &mut self.ring) {
+            _ if disk.ignores(&request.op) => ended.push((tag, Ok(Buffer::Zero(0)))),
             (Backend::Uring, Some(ring)) => ring.start(tag, disk, request),
             _ if !disk.volatile => self.threads.start(tag, disk, request),
             _ if disk.queue == DiskQueue::default() => match disk.run_twice(&request.op) {
