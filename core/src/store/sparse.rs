@@ -9,6 +9,9 @@ use std::ops::Range;
 /// How many numbers a chunk has, and how many chunks a group.
 const CHUNK: usize = 1024;
 
+/// Pieces of this many numbers are passed over at once if all are zero.
+const PIECE: usize = 16;
+
 /// Numbers of a group.
 const GROUP: u64 = (CHUNK * CHUNK) as u64;
 
@@ -84,9 +87,16 @@ impl<T: Copy + Default + PartialEq> Sparse<T> {
             let held = within.filter_map(|n| Some((n, chunks[n].as_ref()?)));
             held.map(move |(n, chunk)| (base + (n * CHUNK) as u64, chunk))
         });
-        let numbers = chunks.flat_map(move |(base, chunk)| {
-            let places = first.max(base)..end.min(base + CHUNK as u64);
-            places.map(move |at| (at, chunk[(at - base) as usize]))
+        let pieces = chunks.flat_map(move |(base, chunk)| {
+            let (from, to) = (first.max(base), end.min(base + CHUNK as u64));
+            let numbers = &chunk[(from - base) as usize..(to - base) as usize];
+            let pieces = numbers.chunks(PIECE).enumerate();
+            pieces.map(move |(n, piece)| (from + (n * PIECE) as u64, piece))
+        });
+        let zeros = [T::default(); PIECE];
+        let pieces = pieces.filter(move |(_, piece)| **piece != zeros[..piece.len()]);
+        let numbers = pieces.flat_map(|(from, piece)| {
+            piece.iter().enumerate().map(move |(n, number)| (from + n as u64, *number))
         });
         numbers.filter(|(_, number)| *number != T::default())
     }
@@ -135,16 +145,18 @@ mod tests {
         }
     }
 
-    /// Each range is walked over from both ends, with borders at and beside those of chunks and groups.
+    /// Each range is walked over from both ends, with borders at and beside those of pieces, chunks and groups.
     #[test]
     fn a_range_shows_what_was_set_within_it() {
-        let set = [0, 1, 1023, 1024, GROUP - 1, GROUP, GROUP + 1025, 3 * GROUP - 1, 5 * GROUP + 7];
+        let near = [0, 1, 15, 17, 32, 1023, 1024, 1039];
+        let far = [GROUP - 1, GROUP, GROUP + 1025, 3 * GROUP - 1, 5 * GROUP + 7];
+        let set = [&near[..], &far].concat();
         let mut list = Sparse::<u64>::new(6 * GROUP);
-        set.into_iter().for_each(|at| list.set(at, at + 1));
-        let borders = set.into_iter().flat_map(|at| [at, at + 1]).collect::<Vec<_>>();
+        set.iter().for_each(|at| list.set(*at, at + 1));
+        let borders = set.iter().flat_map(|at| [*at, at + 1]).collect::<Vec<_>>();
         for (first, end) in borders.iter().flat_map(|a| borders.iter().map(move |b| (*a, *b))) {
-            let should = set.into_iter().filter(|at| (first..end).contains(at));
-            let should = should.map(|at| (at, at + 1)).collect::<Vec<_>>();
+            let should = set.iter().filter(|at| (first..end).contains(*at));
+            let should = should.map(|at| (*at, at + 1)).collect::<Vec<_>>();
             assert_eq!(list.within(first..end).collect::<Vec<_>>(), should, "{first}..{end}");
             let turned = list.within(first..end).rev().collect::<Vec<_>>();
             assert!(turned.into_iter().rev().eq(should), "{first}..{end} from its end");
