@@ -42,6 +42,7 @@ pub(super) struct Bench {
     pub(super) disk: SimDisk,
     pub(super) store: JournalStore,
     config: StoreConfig,
+    divided: Superblock,
     pub(super) rng: Rng,
     started: Vec<u64>,
     /// Reads of the disk that are not answered yet.
@@ -164,6 +165,7 @@ impl Bench {
             disk,
             store,
             config,
+            divided,
             rng: Rng::with_seed(seed),
             started: Vec::new(),
             slow: BTreeSet::new(),
@@ -227,13 +229,15 @@ impl Bench {
                 self.merges = true;
                 self.store.set_views(&self.views());
             }
-            Merged => return self.merged(),
+            Merged if !self.merged() => return false,
+            Merged => {}
             Flatten => {
                 self.flattens = true;
                 self.store.set_views(&self.views());
                 self.keep_all();
             }
-            Flattened => return self.flattened(),
+            Flattened if !self.flattened() => return false,
+            Flattened => {}
             Read(sector) => {
                 self.store.read(1000, self.base + sector, 1);
                 self.is_slow = true;
@@ -333,12 +337,17 @@ impl Bench {
     }
 
     fn settle(&mut self) {
+        let mut is_checked = false;
         loop {
             while let Some(event) = self.store.poll() {
                 self.hear(event);
+                is_checked = false;
             }
-            self.store.check();
-            self.store.check_sums();
+            if !is_checked {
+                self.store.check();
+                self.store.check_sums();
+                is_checked = true;
+            }
             let ops = Store::take_ops(&mut self.store);
             if ops.is_empty() {
                 return;
@@ -364,7 +373,7 @@ impl Bench {
 
     /// New content goes where no pointer leads that is on the disk.
     fn check_content(&mut self, first: u64, count: u64) {
-        let Some(from) = first.checked_sub(divided().data_start()) else { return };
+        let Some(from) = first.checked_sub(self.divided.data_start()) else { return };
         let (_, newest) = self.newest_owners();
         for place in from / SLOT..(from + count) / SLOT {
             let claim = &newest[place as usize * 16..place as usize * 16 + 8];
@@ -374,7 +383,7 @@ impl Bench {
 
     /// The newest copy of the page of the owners: its sector, and what is in it.
     pub(super) fn newest_owners(&mut self) -> (u64, Vec<u8>) {
-        let copies = divided().owners().map(|sector| {
+        let copies = self.divided.owners().map(|sector| {
             let offset = sector * SECTOR;
             self.disk.start(u64::MAX, DiskOp::Read { offset, len: SECTOR });
             let page = self.disk.finish(u64::MAX).expect("it can be read").to_bytes();
@@ -384,9 +393,8 @@ impl Bench {
         copies.max_by_key(|(_, page)| written(page)).expect("there are two")
     }
 
-    /// One operation ends. Says whether there was any; or nothing, if it is time to crash.
+    /// One operation ends. Says whether there was any; or nothing, if it is time to crash. Everything has settled before.
     fn step(&mut self) -> Option<bool> {
-        self.settle();
         let ready = |n: &usize| !self.is_slow || !self.slow.contains(&self.started[*n]);
         let ready: Vec<usize> = (0..self.started.len()).filter(ready).collect();
         let (Some(first), Some(last)) = (ready.first(), ready.last()) else { return Some(false) };
@@ -422,6 +430,7 @@ impl Bench {
     }
 
     pub(super) fn rest(&mut self) -> bool {
+        self.settle();
         loop {
             match self.step() {
                 Some(true) => {}

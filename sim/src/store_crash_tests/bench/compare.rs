@@ -62,7 +62,7 @@ impl Bench {
             if found.is_none() && self.may_lose {
                 continue;
             }
-            assert!(bytes.iter().all(|b| *b == bytes[0]), "sector {sector} is mixed");
+            assert!(bytes[1..] == bytes[..bytes.len() - 1], "sector {sector} is mixed");
             assert_eq!(found, expected, "sector {sector}");
             let version = versions.get(&sector).copied().unwrap_or_default();
             // Copies count, too.
