@@ -3,13 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 use fastrand::Rng;
 use weft_core::Buffer;
 use weft_core::store::{DiskOp, DiskResult};
 use weft_core::units::SECTOR;
 
-type Sector = Box<[u8]>;
+/// Shared by the copies of a disk.
+type Sector = Arc<[u8]>;
 
 /// What has been asked of a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +47,7 @@ pub struct ErrorRates {
 }
 
 /// The rates, and what draws which operations they are.
+#[derive(Clone)]
 struct Erring {
     rates: ErrorRates,
     rng: Rng,
@@ -63,7 +66,7 @@ impl Erring {
 }
 
 /// A disk.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct SimDisk {
     sectors: u64,
     safe: BTreeMap<u64, Sector>,
@@ -305,7 +308,7 @@ impl SimDisk {
             {
                 let zeros = || vec![0; SECTOR as usize].into();
                 let torn = self.safe.entry(sector).or_insert_with(zeros);
-                mix(torn, &bytes, tears);
+                mix(Arc::make_mut(torn), &bytes, tears);
             } else if is_written {
                 self.safe.insert(sector, bytes);
             }
@@ -337,7 +340,7 @@ impl SimDisk {
         let bit = rng.usize(0..SECTOR as usize * 8);
         for copy in [self.latest.get_mut(&sector), self.safe.get_mut(&sector)].into_iter().flatten()
         {
-            copy[bit / 8] ^= 1 << (bit % 8);
+            Arc::make_mut(copy)[bit / 8] ^= 1 << (bit % 8);
         }
     }
 
@@ -364,7 +367,7 @@ impl SimDisk {
     pub fn tear(&mut self, sector: u64, bytes: usize) {
         let now = self.latest.get(&sector).or_else(|| self.safe.get(&sector)).cloned();
         if let (Some(now), Some(mut torn)) = (now, self.before.get(&sector).cloned()) {
-            torn[..bytes].copy_from_slice(&now[..bytes]);
+            Arc::make_mut(&mut torn)[..bytes].copy_from_slice(&now[..bytes]);
             self.becomes(sector, torn);
         }
     }

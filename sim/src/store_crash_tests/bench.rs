@@ -28,6 +28,7 @@ fn another(frame: u64) -> Reached {
     Reached { disk: 77, life: 1, frame, sequence: 1 }
 }
 
+#[derive(Clone)]
 struct Written {
     changes: Changes,
     /// What had been heard of another disk when it was prepared.
@@ -38,6 +39,7 @@ struct Written {
 }
 
 /// A store on a disk, and what is known of what it must hold.
+#[derive(Clone)]
 pub(super) struct Bench {
     pub(super) disk: SimDisk,
     pub(super) store: JournalStore,
@@ -52,6 +54,9 @@ pub(super) struct Bench {
     is_whole: bool,
     /// So many more operations end before it crashes.
     pub(super) left: Option<usize>,
+    /// How many operations have ended since the script began, and how many of them were writes.
+    pub(super) ended: usize,
+    pub(super) written: usize,
     order: Order,
     /// The number of the first of the volume's sectors.
     pub(super) base: u64,
@@ -147,6 +152,7 @@ impl Bench {
         bench.pin = Some(ts);
         bench.store.prepare(ts, Vec::new(), vec![change], true);
         bench.rest();
+        (bench.ended, bench.written) = (0, 0);
         bench
     }
 
@@ -172,6 +178,8 @@ impl Bench {
             is_slow: false,
             is_whole: true,
             left: None,
+            ended: 0,
+            written: 0,
             order,
             base,
             dropped: BTreeSet::new(),
@@ -201,6 +209,7 @@ impl Bench {
             scanned: Vec::new(),
         };
         bench.rest();
+        (bench.ended, bench.written) = (0, 0);
         bench
     }
 
@@ -407,6 +416,8 @@ impl Bench {
             *left = left.checked_sub(1)?;
         }
         let id = self.started.remove(n);
+        self.ended += 1;
+        self.written += usize::from(self.disk.is_write(id));
         self.lie_about(id);
         let result = self.disk.finish(id);
         self.store.done(id, result);

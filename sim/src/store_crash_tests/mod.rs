@@ -5,10 +5,12 @@
 //!
 //! - [`script`]: what happens
 //! - [`bench`]: where it happens
+//! - [`course`]: how one run of a script serves many crashes
 //! - [`views`]: how snapshots are taken and merged
 
 mod bench;
 mod copies;
+mod course;
 mod script;
 mod views;
 
@@ -18,6 +20,7 @@ use weft_core::units::{SECTOR, SPACE_SECTORS};
 
 use bench::{Bench, Crash, Order, divided};
 use copies::{COPY, FOLD};
+use course::{Stage, play};
 use script::Act::{self, *};
 use script::{
     SLOT, adding, carrying, crowding, discarding, filling, given_back, pinned, prepared_again,
@@ -43,20 +46,13 @@ const CRASHES: [Crash; 3] = [Crash::ProcessDies, Crash::PowerCut, Crash::Torn];
 
 /// Runs a script up to an operation, crashes, and looks at what is there. Says whether it came to the end.
 fn cut_off(acts: &[Act], order: Order, (at, crash): (usize, Crash), bug: Option<StoreBug>) -> bool {
-    cut_off_at(0, acts, order, (at, crash), bug)
+    let mut bench = Bench::new(at as u64, order, bug);
+    bench.left = Some(at);
+    look_after(bench, acts, crash)
 }
 
-/// The same with a volume whose first sector has this number.
-fn cut_off_at(
-    base: u64,
-    acts: &[Act],
-    order: Order,
-    (at, crash): (usize, Crash),
-    bug: Option<StoreBug>,
-) -> bool {
-    let _where = Where(format!("{order:?}, {crash:?} at operation {at}, from sector {base}"));
-    let mut bench = Bench::of(base, at as u64, order, bug);
-    bench.left = Some(at);
+/// Runs the rest of a script up to where the bench is cut off, crashes, and looks.
+fn look_after(mut bench: Bench, acts: &[Act], crash: Crash) -> bool {
     let ended = bench.run(acts);
     bench.left = None;
     if !ended {
@@ -71,18 +67,34 @@ fn at_every_operation(acts: &[Act], orders: &[Order], crashes: &[Crash]) -> usiz
     at_every_operation_of(0, acts, orders, crashes)
 }
 
+/// The same with a volume whose first sector has this number.
 fn at_every_operation_of(base: u64, acts: &[Act], orders: &[Order], crashes: &[Crash]) -> usize {
+    let start = |seed, order| Bench::of(base, seed, order, None);
+    orders.iter().map(|order| crashes_of(acts, *order, start, |_| crashes.to_vec())).sum()
+}
+
+/// The same on a bench of one's own, in the ways that are chosen for an operation.
+fn crashes_of(
+    acts: &[Act],
+    order: Order,
+    start: impl Fn(u64, Order) -> Bench,
+    ways: impl Fn(usize) -> Vec<Crash>,
+) -> usize {
     let mut count = 0;
-    for order in orders {
-        for at in 0.. {
-            let cut = |crash: &Crash| cut_off_at(base, acts, *order, (at, *crash), None);
-            let ended: Vec<bool> = crashes.iter().map(cut).collect();
-            if ended[0] {
+    play(acts, order, start, |stage| {
+        for at in stage.operations() {
+            let crash = |crash: Crash| {
+                let _where = Where(format!("{order:?}, {crash:?} at operation {at}"));
+                let (bench, acts) = stage.cut_off_at(at, at);
+                look_after(bench, acts, crash)
+            };
+            let ended: Vec<bool> = ways(at).into_iter().map(crash).collect();
+            if ended.contains(&true) {
                 break;
             }
             count += ended.len();
         }
-    }
+    });
     count
 }
 
@@ -226,23 +238,18 @@ fn a_volume_becomes_independent_of_its_snapshots_with_a_crash_at_any_operation()
 #[test]
 fn snapshots_are_merged_and_copied_while_the_journal_cannot_forget_with_a_crash_at_any_operation() {
     let scripts = [script::snapshots(), script::flattening(true), given_back(), script::cut_off()];
-    for (n, acts) in scripts.into_iter().enumerate() {
-        for at in 0.. {
-            let crash = CRASHES[at % 3];
-            let _where = Where(format!("script {n}, {crash:?} at operation {at}"));
-            let mut bench = Bench::pinned(THIN, at as u64, ORDERS[at / 3 % 3]);
-            bench.left = Some(at);
-            let ended = bench.run(&acts);
-            bench.left = None;
-            if !ended {
-                bench.crash(crash);
-            }
-            bench.check();
-            if ended {
-                assert!(at > 50, "{at}");
-                break;
-            }
-        }
+    for acts in scripts {
+        // Each operation in one of the orders.
+        let of_turn = |(turn, order): (usize, Order)| {
+            let ways = |at: usize| match at / 3 % 3 == turn {
+                true => vec![CRASHES[at % 3]],
+                false => Vec::new(),
+            };
+            let start = |seed, order| Bench::pinned(THIN, seed, order);
+            crashes_of(&acts, order, start, ways)
+        };
+        let crashes: usize = ORDERS.into_iter().enumerate().map(of_turn).sum();
+        assert!(crashes > 50, "{crashes}");
     }
 }
 
@@ -353,43 +360,50 @@ fn what_free_slots_had_is_discarded_and_nothing_else_with_a_crash_at_any_operati
 
 #[test]
 fn opening_may_crash_at_any_operation_after_a_crash_at_any() {
-    let acts = script();
     let mut crashes = 0;
-    for at in 0.. {
-        for again in 0.. {
-            let crash = CRASHES[(at + again) % 3];
-            let _where = Where(format!("{crash:?} at {at}, again at {again}"));
-            let mut bench = Bench::new((at * 1000 + again) as u64, Order::Any, None);
-            bench.left = Some(at);
-            if bench.run(&acts) {
-                assert!(crashes > 1000, "{crashes}");
-                return;
-            }
-            bench.left = Some(again);
-            bench.crash(crash);
-            let opened = bench.rest();
-            bench.left = None;
-            if !opened {
-                bench.crash(CRASHES[again % 3]);
-                crashes += 1;
-            }
-            bench.check();
-            if opened {
-                break;
-            }
+    let start = |seed, order| Bench::new(seed, order, None);
+    play(&script(), Order::Any, start, |stage| {
+        for at in stage.operations() {
+            let Some(count) = opening_after(stage, at) else { break };
+            crashes += count;
+        }
+    });
+    assert!(crashes > 1000, "{crashes}");
+}
+
+/// Crashes at an operation, and at every operation of the opening after that. Says how often that was; nothing if the script ended
+/// before.
+fn opening_after(stage: &Stage, at: usize) -> Option<usize> {
+    for again in 0.. {
+        let crash = CRASHES[(at + again) % 3];
+        let _where = Where(format!("{crash:?} at {at}, again at {again}"));
+        let (mut bench, acts) = stage.cut_off_at(at, at * 1000 + again);
+        if bench.run(acts) {
+            return None;
+        }
+        bench.left = Some(again);
+        bench.crash(crash);
+        let opened = bench.rest();
+        bench.left = None;
+        if !opened {
+            bench.crash(CRASHES[again % 3]);
+        }
+        bench.check();
+        if opened {
+            return Some(again);
         }
     }
+    unreachable!("the disk is opened at last");
 }
 
 /// The disk loses a write though it has said that it is safe, or puts it elsewhere, and crashes some operations later; perhaps once more, so many
 /// operations after that. Nothing wrong is read, unless it is known that the disk has forgotten something. Says whether a write was
 /// lost before the crash; nothing if the script came to its end.
-fn lies(acts: &[Act], order: Order, lost: usize, at: usize, again: Option<usize>) -> Option<bool> {
+fn lies(stage: &Stage, lost: usize, at: usize, again: Option<usize>) -> Option<bool> {
     let crash = CRASHES[(lost + at) % 2];
-    let _where =
-        Where(format!("{order:?}: write {lost} is lost, {crash:?} at {at}, then {again:?}"));
-    let mut bench = Bench::new((lost * 1000 + at) as u64, order, None);
-    (bench.lies_after, bench.left) = (Some(lost), Some(at));
+    let _where = Where(format!("write {lost} is lost, {crash:?} at {at}, then {again:?}"));
+    let (mut bench, acts) = stage.cut_off_at(at, lost * 1000 + at);
+    bench.lies_after = Some(lost - bench.written);
     let ended = bench.run(acts);
     bench.left = again;
     if !bench.has_lied || ended {
@@ -412,26 +426,29 @@ const SOON: usize = 24;
 /// Says how often.
 fn lies_about_every_write(acts: &[Act], order: Order, every: usize) -> usize {
     let mut count = 0;
-    for lost in 0.. {
-        let mut since = 0;
-        for at in 0.. {
-            let lied = lies(acts, order, lost, at, None);
-            if lied == Some(true) && (lost + at).is_multiple_of(every) {
-                for again in 0..SOON {
-                    lies(acts, order, lost, at, Some(again));
+    let start = |seed, order| Bench::new(seed, order, None);
+    play(acts, order, start, |stage| {
+        for lost in stage.writes() {
+            let mut since = 0;
+            for at in stage.ended().. {
+                let lied = lies(stage, lost, at, None);
+                if lied == Some(true) && (lost + at).is_multiple_of(every) {
+                    for again in 0..SOON {
+                        lies(stage, lost, at, Some(again));
+                    }
+                    count += SOON;
                 }
-                count += SOON;
+                since += usize::from(lied == Some(true));
+                if lied.is_none() || since == SOON {
+                    break;
+                }
             }
-            since += usize::from(lied == Some(true));
-            if lied.is_none() || since == SOON {
+            if since == 0 {
                 break;
             }
         }
-        if since == 0 {
-            return count;
-        }
-    }
-    unreachable!("a script ends")
+    });
+    count
 }
 
 #[test]
@@ -449,12 +466,10 @@ fn what_is_journalled_finds_room_while_whole_slots_are_undecided() {
 
 /// Whether a bug is found by any crash at any operation of a script.
 fn is_found(bug: StoreBug, acts: &[Act]) -> bool {
-    (0..400).any(|at| {
-        let cut = |crash| {
-            let run = || cut_off(acts, ORDERS[at % 3], (at / 3, crash), Some(bug));
-            std::panic::catch_unwind(run).is_err()
-        };
-        CRASHES.into_iter().any(cut)
+    let start = |seed, order| Bench::new(seed, order, Some(bug));
+    ORDERS.into_iter().any(|order| {
+        let run = || crashes_of(acts, order, start, |_| CRASHES.to_vec());
+        std::panic::catch_unwind(run).is_err()
     })
 }
 
