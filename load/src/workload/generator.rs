@@ -274,6 +274,15 @@ mod tests {
         };
         let refused = Generator::new(&spec, VOLUME).unwrap_err().to_string();
         assert!(refused.contains("give less than 210.5"), "{refused}");
+        // Four hosts have a fourth of the rate each, and pauses that are four times as long.
+        spec.hosts = 4;
+        assert!(Generator::new(&spec, VOLUME).is_ok());
+        spec.arrivals = Arrivals::Open {
+            rate_per_s: 5.0,
+            spacing: Spacing::Bursts { requests: 20.0, gap_ms: 843.0 },
+        };
+        let refused = Generator::new(&spec, VOLUME).unwrap_err().to_string();
+        assert!(refused.contains("give less than 842.1"), "{refused}");
     }
 
     #[test]

@@ -222,7 +222,7 @@ impl Workload {
     /// The first that is not, by its key.
     pub fn check(&self) -> Result<(), Problem> {
         range("hosts", self.hosts, 1, MOST_HOSTS)?;
-        self.arrivals.check()?;
+        self.arrivals.check(self.hosts)?;
         self.requests.check()?;
         self.addresses.check()?;
         if let Some(align) = self.align_bytes {
@@ -273,7 +273,7 @@ impl Workload {
 }
 
 impl Arrivals {
-    fn check(&self) -> Result<(), Problem> {
+    fn check(&self, hosts: u32) -> Result<(), Problem> {
         match self {
             Arrivals::Closed { population, think } => {
                 range("arrivals.closed.population", *population, 1, MOST_HOSTS)?;
@@ -291,7 +291,7 @@ impl Arrivals {
             }
             Arrivals::Open { rate_per_s, spacing } => {
                 positive("arrivals.open.rate_per_s", *rate_per_s, FASTEST)?;
-                spacing.check(*rate_per_s)
+                spacing.check(*rate_per_s / f64::from(hosts))
             }
             Arrivals::Saturating => Ok(()),
             Arrivals::Traced { speed } => range("arrivals.traced.speed", *speed, 1e-6, 1e6),
@@ -300,6 +300,7 @@ impl Arrivals {
 }
 
 impl Spacing {
+    /// Checks the bursts of a host with this rate.
     fn check(&self, rate_per_s: f64) -> Result<(), Problem> {
         let Spacing::Bursts { requests, gap_ms } = *self else { return Ok(()) };
         range("arrivals.open.spacing.bursts.requests", requests, 1.0, FASTEST)?;
