@@ -37,7 +37,10 @@ pub struct Survey {
     busy_until: Nanos,
     without_response: u64,
     out_of_order: u64,
+    /// Idle periods in which nothing was outstanding, by the known responses.
     idle: [(u64, Nanos); IDLE.len()],
+    /// The same without an arrival.
+    quiet: [(u64, Nanos); IDLE.len()],
     sequential: u64,
     devices: Vec<Device>,
 }
@@ -87,13 +90,8 @@ impl Survey {
         let gap = record.at.saturating_sub(self.last);
         self.gaps.add(gap as f64);
         self.gap_times.add(gap);
-        let idle = record.at.saturating_sub(self.busy_until);
-        for (at_least, (count, total)) in IDLE.into_iter().zip(&mut self.idle) {
-            if idle >= at_least {
-                *count += 1;
-                *total += idle;
-            }
-        }
+        count(&mut self.idle, record.at.saturating_sub(self.busy_until));
+        count(&mut self.quiet, gap);
         self.last = self.last.max(record.at);
         self.busy_until = self.busy_until.max(ends);
     }
@@ -153,7 +151,8 @@ impl Survey {
 
     /// Idle periods between requests, by how long they are at least.
     pub fn idle(&self) -> Vec<Idle> {
-        let by_length = IDLE.into_iter().zip(self.idle);
+        let of = if self.idle_is_known() { self.idle } else { self.quiet };
+        let by_length = IDLE.into_iter().zip(of);
         by_length.map(|(at_least, (count, total))| Idle { at_least, count, total }).collect()
     }
 
@@ -175,6 +174,16 @@ impl Survey {
     /// The end of the highest request of each device, in bytes.
     pub fn ends(&self) -> Vec<u64> {
         self.devices.iter().map(|d| d.end).collect()
+    }
+}
+
+/// Counts a period among those that are at most as long.
+fn count(periods: &mut [(u64, Nanos); IDLE.len()], length: Nanos) {
+    for (at_least, (count, total)) in IDLE.into_iter().zip(periods) {
+        if length >= at_least {
+            *count += 1;
+            *total += length;
+        }
     }
 }
 
@@ -253,5 +262,26 @@ mod tests {
         let idle: Vec<(u64, Nanos)> = survey.idle().iter().map(|i| (i.count, i.total)).collect();
         let (both, long) = (3 * second + 139 * second / 2, 139 * second / 2);
         assert_eq!(idle, [(2, both), (2, both), (1, long), (1, long), (0, 0)]);
+    }
+
+    /// As soon as one response is not known, all gaps between arrivals count from their beginning.
+    #[test]
+    fn idle_periods_are_gaps_where_a_response_is_not_known() {
+        let second = 1_000_000_000;
+        let record = |at, response| Record {
+            at: at * second,
+            device: 0,
+            kind: Kind::Read,
+            offset: 0,
+            len: 4096,
+            response,
+        };
+        let mut survey = Survey::default();
+        survey.add(&record(0, Some(4 * second)));
+        survey.add(&record(5, None));
+        survey.add(&record(7, Some(second)));
+        assert!(!survey.idle_is_known());
+        let idle: Vec<(u64, Nanos)> = survey.idle().iter().map(|i| (i.count, i.total)).collect();
+        assert_eq!(idle, [(2, 7 * second), (2, 7 * second), (0, 0), (0, 0), (0, 0)]);
     }
 }
