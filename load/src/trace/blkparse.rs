@@ -4,13 +4,13 @@
 //!
 //! that is device, CPU, sequence number, seconds, process, action, RWBS, sector, `+`, sectors.
 //! A request is where it is queued (action `Q`); all other events of its life are left out, and so
-//! is the summary at the end. RWBS is an `F` if a flush comes first, then `R`, `W`, `D` (discard)
-//! or `N`, then flags. Response times are not worked out.
+//! is the summary at the end of each of several outputs in one file. RWBS is an `F` if a flush comes first, then `R`, `W`,
+//! `D` (discard), `Z` (an operation on a zone) or `N`, then flags. Response times are not worked out.
 
 use super::{Devices, Found, Record, field};
 use crate::Kind;
 
-/// The parser, which remembers whether the summary has begun.
+/// The parser, which remembers whether it is in a summary. Another output may follow.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Blkparse {
     summary: bool,
@@ -40,6 +40,7 @@ impl Blkparse {
             return Ok(Found::Nothing);
         };
         self.summary |= first.starts_with("CPU") || *first == "Total";
+        self.summary &= !is_event(line);
         if self.summary {
             return Ok(Found::LeftOut("lines of blkparse's summary"));
         }
@@ -65,6 +66,7 @@ impl Blkparse {
         let flush = rwbs.starts_with('F');
         let kind = match rwbs.trim_start_matches('F').chars().next() {
             Some('D') => return Ok(Found::LeftOut("discards")),
+            Some('Z') => return Ok(Found::LeftOut("operations on zones")),
             _ if flush && len == 0 => Kind::Flush,
             _ if len == 0 => return Ok(Found::LeftOut("requests without data")),
             Some('R') => Kind::Read,

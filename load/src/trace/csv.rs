@@ -116,6 +116,9 @@ impl Columns {
         let counted = |name, (i, each): (usize, u64)| {
             field::whole(name, fields[i]).and_then(|n| field::bytes(name, n, each))
         };
+        if field::is_trim(fields[self.op]) {
+            return Ok(Found::LeftOut("trims"));
+        }
         let kind = field::kind(fields[self.op])?;
         let response = self.response.filter(|(i, _)| !fields[*i].is_empty());
         let response = response.map(|(i, unit)| field::time("the response", fields[i], unit));

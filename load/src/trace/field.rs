@@ -11,8 +11,9 @@ pub(super) fn whole(name: &str, text: &str) -> Result<u64, String> {
 /// A time such as `12` or `0.000125`, in units of so many nanoseconds. Digits beyond a nanosecond
 /// are cut off.
 pub(super) fn time(name: &str, text: &str, unit: Nanos) -> Result<Nanos, String> {
-    decimal(text, unit)
-        .ok_or_else(|| format!("expected {name} as a decimal number, found '{text}'"))
+    decimal(text, unit).ok_or_else(|| {
+        format!("expected {name} as a decimal number from 0 on, without exponent, found '{text}'")
+    })
 }
 
 fn decimal(text: &str, unit: Nanos) -> Option<Nanos> {
@@ -57,6 +58,11 @@ pub(super) fn kind(text: &str) -> Result<Kind, String> {
         _ if is(["F", "Flush"]) => Ok(Kind::Flush),
         _ => Err(format!("expected R, W or F, found '{text}'")),
     }
+}
+
+/// Whether a word says that content is given up, which no replay can do.
+pub(super) fn is_trim(text: &str) -> bool {
+    ["T", "Trim", "D", "Discard", "Unmap"].iter().any(|word| word.eq_ignore_ascii_case(text))
 }
 
 /// The fields of a line, which must be exactly so many, between white space.

@@ -46,6 +46,14 @@ fn csv() {
 }
 
 #[test]
+fn trims_are_left_out_of_csv_and_counted() {
+    let (records, _, left_out) =
+        text("time_ns,op,offset,bytes\n1,R,0,512\n2,Trim,0,512\n3,d,0,512\n", Format::Csv);
+    assert_eq!(records, [request(1, 0, Kind::Read, 0, 512)]);
+    assert_eq!(left_out, [("trims", 2)]);
+}
+
+#[test]
 fn csv_that_was_srt_counts_in_its_sectors() {
     let sectors = |heading: &str, line: &str, sector_bytes| {
         let trace = format!("{heading}\n{line}\n");
@@ -103,7 +111,9 @@ fn blkparse() {
          \x20 8,0    1        9     1.500000000 18615  Q FWS [jbd2]\n\
          \x20 8,0    1       10     1.500000001 18615  Q FWS 8 + 8 [jbd2]\n\
          \x20 8,0    1       11     1.500000002 18615  Q DS 8 + 800 [fstrim]\n\
-         CPU0 (8,16):\n Reads Queued:           0,        0KiB\n\nTotal (8,16):\n",
+         CPU0 (8,16):\n Reads Queued:           0,        0KiB\n\nTotal (8,16):\n\
+         \x20 8,0    1       12     2.000000000 18615  Q ZR 16 + 0 [zoned]\n\
+         \x20 8,0    1       13     3.000000000 18615  Q  W 16 + 8 [java]\n",
         Format::Blkparse,
     );
     assert_eq!(
@@ -112,6 +122,7 @@ fn blkparse() {
             request(1850, 0, Kind::Read, 73_728, 131_072),
             request(1_500_000_000, 1, Kind::Flush, 0, 0),
             request(1_500_000_001, 1, Kind::Write, 4096, 4096),
+            request(3_000_000_000, 1, Kind::Write, 8192, 4096),
         ]
     );
     assert_eq!(devices, ["8:16", "8:0"]);
@@ -121,6 +132,7 @@ fn blkparse() {
             ("discards", 1),
             ("events other than the queueing of a request", 3),
             ("lines of blkparse's summary", 3),
+            ("operations on zones", 1),
         ]
     );
 }
@@ -309,7 +321,7 @@ fn errors_name_the_line_and_what_was_expected() {
         (
             Format::Csv,
             "time_ns,op,offset,bytes\n-1,R,0,1\n",
-            "line 2: expected the time as a decimal number, found '-1'",
+            "line 2: expected the time as a decimal number from 0 on, without exponent, found '-1'",
         ),
         (
             Format::Csv,
