@@ -89,8 +89,9 @@ impl<'a> Range<'a> {
                 if from_zero && low > 0.0 {
                     low = 0.0;
                 }
-                if low == high {
-                    high += 1.0;
+                // Of numbers that are nearly equal no step could be told from the next.
+                if high - low <= high.abs() * 1e-9 {
+                    high = low + (high.abs() * 1e-6).max(1.0);
                 }
                 // What is rounded outwards may be cut into longer steps, and has to begin at a multiple of these.
                 let (least, most) = (low, high);
@@ -215,6 +216,17 @@ mod tests {
         assert_eq!(marks(Scale::Log, &[4096.0, 1e7]), ["10k", "100k", "1M", "10M"]);
         assert_eq!(marks(Scale::Names(vec!["a".into(), "b".into()]), &[0.0, 1.0]), ["a", "b"]);
         assert_eq!(marks(Scale::Log, &[]), ["1", "2", "5", "10"]);
+    }
+
+    /// One value, so large that 1 more is the same number.
+    #[test]
+    fn one_large_value_has_an_axis() {
+        for value in [1e17, 1e300] {
+            let range = Range::new(&Scale::Linear, [value].into_iter(), false);
+            assert!(range.marks().len() > 2, "{value}");
+        }
+        let near = Range::new(&Scale::Linear, [1e17, 1e17 + 16.0].into_iter(), false);
+        assert!(near.marks().len() > 2);
     }
 
     #[test]
