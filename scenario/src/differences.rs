@@ -12,11 +12,11 @@ use crate::store::Place;
 use crate::value::{cell, plain};
 
 /// What a run is compared by.
-type Of = fn(&Run) -> f64;
+type Of = fn(&Run) -> Option<f64>;
 
 /// What is compared.
 const COMPARED: [(&str, Of); 2] =
-    [("throughput_mb_s", |r| r.throughput_mb_s), ("response_ms", |r| r.response_ms)];
+    [("throughput_mb_s", |r| Some(r.throughput_mb_s)), ("response_ms", |r| r.response_ms)];
 
 /// Every design beside the first of its axis, all else being equal. A design is a value that is a name: of numbers the plots
 /// say more. `None` if there are no two, or if points are single runs.
@@ -109,13 +109,15 @@ struct Difference {
     share: Option<f64>,
 }
 
-/// Of as many runs each, and of more than one.
+/// Of as many runs each, and of more than one; nothing where a run does not know.
 fn difference(from: &[Run], to: &[Run], of: Of) -> Option<Difference> {
     if from.len() != to.len() || from.len() < 2 {
         return None;
     }
-    let estimate = Estimate::of(from.iter().zip(to).map(|(from, to)| of(to) - of(from)));
-    let mean = from.iter().map(of).sum::<f64>() / from.len() as f64;
+    let values = |runs: &[Run]| runs.iter().map(of).collect::<Option<Vec<f64>>>();
+    let (from, to) = (values(from)?, values(to)?);
+    let estimate = Estimate::of(from.iter().zip(&to).map(|(from, to)| to - from));
+    let mean = from.iter().sum::<f64>() / from.len() as f64;
     Some(Difference { estimate, share: (mean != 0.0).then(|| estimate.mean / mean) })
 }
 
@@ -125,7 +127,7 @@ mod tests {
 
     fn runs(ms: &[f64]) -> Vec<Run> {
         ms.iter()
-            .map(|ms| Run { throughput_mb_s: 1.0, requests_s: 1.0, response_ms: *ms })
+            .map(|ms| Run { throughput_mb_s: 1.0, requests_s: 1.0, response_ms: Some(*ms) })
             .collect()
     }
 
@@ -138,9 +140,12 @@ mod tests {
         // Student's t of 95 % and two degrees is 4.3027; the standard deviation of 1, 1.5 and 0.5 is 0.5.
         let half = estimate.ci95.unwrap();
         assert!((half - 4.302_653 * 0.5 / 3_f64.sqrt()).abs() < 1e-5, "{half}");
-        let alone = Estimate::of(a.iter().map(|r| r.response_ms)).ci95.unwrap();
+        let alone = Estimate::of(a.iter().filter_map(|r| r.response_ms)).ci95.unwrap();
         assert!(alone > 20.0 * half / 1.5, "{alone} and {half}");
         assert!(difference(&a[..1], &b[..1], |r| r.response_ms).is_none(), "a single run");
         assert!(difference(&a, &b[..2], |r| r.response_ms).is_none(), "not as many");
+        let mut none = b.clone();
+        none[1].response_ms = None;
+        assert!(difference(&a, &none, |r| r.response_ms).is_none(), "a run without a request");
     }
 }

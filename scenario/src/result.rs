@@ -103,12 +103,12 @@ pub struct Run {
     pub throughput_mb_s: f64,
     /// Requests a second.
     pub requests_s: f64,
-    /// Mean time of a request, in milliseconds.
-    pub response_ms: f64,
+    /// Mean time of a request, in milliseconds, if any ended.
+    pub response_ms: Option<f64>,
 }
 
-impl From<[f64; 3]> for Run {
-    fn from([throughput_mb_s, requests_s, response_ms]: [f64; 3]) -> Run {
+impl From<(f64, f64, Option<f64>)> for Run {
+    fn from((throughput_mb_s, requests_s, response_ms): (f64, f64, Option<f64>)) -> Run {
         Run { throughput_mb_s, requests_s, response_ms }
     }
 }
@@ -230,10 +230,10 @@ impl Figure {
 pub const METRICS: &[Metric] = &[
     mean("throughput_mb_s", "MB/s", "throughput, 10^6 bytes/s", |m| m.throughput_mb_s.figure()),
     mean("requests_s", "requests/s", "requests a second", |m| m.requests_s.figure()),
-    mean("response_ms", "mean ms", "mean response time, ms", |m| m.response_ms.figure()),
-    metric("p50_ms", "p50", "median response time, ms", |m| Figure::of(m.p50_ms)),
-    metric("p95_ms", "p95", "95 % of response times, ms", |m| Figure::of(m.p95_ms)),
-    metric("p99_ms", "p99", "99 % of response times, ms", |m| Figure::of(m.p99_ms)),
+    mean("response_ms", "mean ms", "mean response time, ms", |m| m.if_any(m.response_ms.figure())),
+    metric("p50_ms", "p50", "median response time, ms", |m| m.if_any(Figure::of(m.p50_ms))),
+    metric("p95_ms", "p95", "95 % of response times, ms", |m| m.if_any(Figure::of(m.p95_ms))),
+    metric("p99_ms", "p99", "99 % of response times, ms", |m| m.if_any(Figure::of(m.p99_ms))),
     metric("processor_us", "CPU µs", "processor time of the nodes for each request, µs",
         |m| Figure::of(m.processor_us)),
     share("disk_utilisation", "disks", "share of time that disks are in use", |m| Figure::of(m.disks.map(|u| u.mean))),
@@ -280,6 +280,11 @@ pub const METRICS: &[Metric] = &[
 ];
 
 impl Measured {
+    /// A figure of requests: none if no request was measured.
+    fn if_any(&self, figure: Figure) -> Figure {
+        if self.requests > 0 { figure } else { Figure::default() }
+    }
+
     /// What several simulated runs came to.
     pub fn of(summary: &Summary) -> Measured {
         Measured {

@@ -97,6 +97,12 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Mean time of a request, in milliseconds; nothing if none ended, which is no time of 0.
+    pub fn response_ms(&self) -> Option<f64> {
+        let latency = &self.all.latency;
+        (latency.count() > 0).then(|| stats::millis(latency.mean()))
+    }
+
     /// What hosts saw of a run until `ended`; of disks, processors and links nothing is said, and
     /// there were no events, messages or delays.
     pub fn of_hosts(measured: &stats::Measured, ended: Nanos) -> Outcome {
@@ -160,7 +166,7 @@ pub struct Summary {
     pub throughput_mb_s: Estimate,
     /// Requests a second.
     pub requests_s: Estimate,
-    /// Mean time of a request, in milliseconds.
+    /// Mean time of a request, in milliseconds, over the runs in which any ended.
     pub response_ms: Estimate,
     /// Requests of all runs.
     pub latency: Latency,
@@ -189,8 +195,8 @@ pub struct Summary {
     /// Events of all runs.
     pub events: u64,
     /// Each run by itself, in their order: throughput in 10^6 bytes a second, requests a second, mean response in
-    /// milliseconds.
-    pub runs: Vec<[f64; 3]>,
+    /// milliseconds if a request ended.
+    pub runs: Vec<(f64, f64, Option<f64>)>,
 }
 
 impl Summary {
@@ -201,7 +207,7 @@ impl Summary {
         Summary {
             throughput_mb_s: Estimate::of(runs.iter().map(|r| r.throughput_mb_s)),
             requests_s: Estimate::of(runs.iter().map(|r| r.requests_s)),
-            response_ms: Estimate::of(runs.iter().map(|r| stats::millis(r.all.latency.mean()))),
+            response_ms: Estimate::of(runs.iter().filter_map(Outcome::response_ms)),
             latency,
             disks: mean(runs.iter().map(|r| r.disks)),
             buses: mean_of_some(runs, |r| r.buses),
@@ -216,10 +222,7 @@ impl Summary {
             exposed: ExposureSummary::of(runs),
             warm_up: runs[0].warm_up,
             events: runs.iter().map(|r| r.events).sum(),
-            runs: runs
-                .iter()
-                .map(|r| [r.throughput_mb_s, r.requests_s, stats::millis(r.all.latency.mean())])
-                .collect(),
+            runs: runs.iter().map(|r| (r.throughput_mb_s, r.requests_s, r.response_ms())).collect(),
         }
     }
 }
@@ -286,4 +289,23 @@ fn mean(of: impl ExactSizeIterator<Item = Resource> + Clone) -> Resource {
     let n = of.len() as f64;
     let sum = |f: fn(&Resource) -> f64| of.clone().map(|r| f(&r)).sum::<f64>() / n;
     Resource { mean: sum(|r| r.mean), highest: sum(|r| r.highest), queue: sum(|r| r.queue) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run in which no request ends says nothing of how long one takes.
+    #[test]
+    fn runs_without_a_request_have_no_response_time() {
+        let run = |nanos: Option<Nanos>| {
+            let nothing = stats::Run::new(0, 0);
+            let mut run = Outcome::of_hosts(nothing.measured().unwrap(), 1_000_000_000);
+            nanos.into_iter().for_each(|n| run.all.latency.add(n));
+            run
+        };
+        let summary = Summary::of(&[run(Some(4_000_000)), run(None)]);
+        assert!((summary.response_ms.mean - 4.0).abs() < 0.01, "{:?}", summary.response_ms);
+        assert_eq!((summary.response_ms.ci95, summary.runs[1].2), (None, None));
+    }
 }
