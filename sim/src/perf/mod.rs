@@ -33,6 +33,7 @@ mod lines;
 mod links;
 mod machines;
 mod outcome;
+mod pace;
 pub mod parameters;
 mod processor;
 mod recovered;

@@ -101,7 +101,7 @@ impl Simulation {
             used_lists: Vec::new(),
             run: Run::new(0, system.measure.warm_up.requests()),
             work: Work::default(),
-            events: 0,
+            pace: Pace::default(),
             completed: Vec::new(),
             volume_bytes,
             asked: 0,

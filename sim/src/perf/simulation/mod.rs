@@ -25,6 +25,7 @@ use super::host_thread::{Job, Thread};
 use super::lines::{Coming, LineEvent, Lines};
 use super::links::{HostLinks, LinkUse, Network};
 use super::outcome::{Outcome, Resource, Used};
+use super::pace::Pace;
 use super::processor::Processor;
 use super::recovered::Recovered;
 use super::setup::VOLUME;
@@ -141,7 +142,7 @@ pub struct Simulation {
     run: Run,
     /// What the nodes did since measuring began.
     pub(super) work: Work,
-    events: u64,
+    pace: Pace,
     completed: Vec<Completed>,
     volume_bytes: u64,
     /// How many requests have been asked.
@@ -162,8 +163,7 @@ impl Simulation {
         self.timeline = Some(Timeline::new(request));
         let mut followed = false;
         loop {
-            let event = self.queue.pop().ok_or("no events are left")?;
-            self.happens(event)?;
+            self.step()?;
             // It is answered once it is followed no more.
             let follows = self.timeline.as_ref().is_some_and(Timeline::follows);
             if followed && !follows {
@@ -208,17 +208,20 @@ impl Simulation {
     fn run_to_end(&mut self) -> Result<(), String> {
         let mut warm = self.run.is_warm();
         while !self.has_enough() {
-            let Some(event) = self.queue.pop() else {
-                return Err("no events are left, and requests are not done".to_string());
-            };
-            self.events += 1;
-            self.happens(event)?;
+            self.step()?;
             if !warm && self.run.is_warm() {
                 warm = true;
                 self.restart();
             }
         }
         Ok(())
+    }
+
+    /// Has the next event happen.
+    fn step(&mut self) -> Result<(), String> {
+        let event = self.queue.pop().ok_or("no events are left, and requests are not done")?;
+        self.pace.happens(self.queue.now())?;
+        self.happens(event)
     }
 
     fn outcome(&self) -> Result<Outcome, String> {
@@ -242,7 +245,7 @@ impl Simulation {
                 / measured.all().latency.count().max(1) as f64,
             work: self.work,
             warm_up: self.system.measure.warm_up.requests(),
-            events: self.events,
+            events: self.pace.events(),
             ..Outcome::of_hosts(measured, now)
         })
     }
@@ -255,8 +258,7 @@ impl Simulation {
     pub fn pilot(mut self) -> Result<Batches, String> {
         self.pilot = Some(Batches::default());
         while !self.has_enough() {
-            let event = self.queue.pop().ok_or("no events are left")?;
-            self.happens(event)?;
+            self.step()?;
         }
         Ok(self.pilot.take().unwrap_or_default())
     }
