@@ -61,6 +61,11 @@ impl Document {
         }
     }
 
+    /// The place of something that came from there.
+    pub fn place_of<'a>(&'a self, origin: &'a Origin) -> Place<'a> {
+        Place { file: &self.file, origin: Some(origin) }
+    }
+
     /// What errors call the file: its path.
     pub fn file(&self) -> &str {
         &self.file

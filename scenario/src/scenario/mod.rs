@@ -177,6 +177,8 @@ impl Scenario {
             return Ok(());
         }
         keys::known(&setting.key).map_err(|e| anyhow!("{place}: {e}"))?;
+        // An axis of the key itself comes instead of its one value, and results name what counts.
+        self.set.retain(|key| *key != setting.key);
         let choice = |value: Value| Choice {
             label: value.clone(),
             sets: vec![(setting.key.clone(), value)],
@@ -262,7 +264,39 @@ impl Scenario {
                 bail!("{place}: sweep.{key}: {label} appears twice; give each once");
             }
         }
+        self.check_axes()?;
         (0..count).map(|n| self.point(n)).collect()
+    }
+
+    /// Refuses axes that set the same key: of two values one would count, and results would name both.
+    fn check_axes(&self) -> Result<()> {
+        for (n, axis) in self.axes.iter().enumerate() {
+            for other in &self.axes[..n] {
+                let both = |key: &&str| other.sets(key);
+                if let Some(key) = axis.keys().find(both) {
+                    let place = axis.choices.first().map(|c| self.document.place_of(&c.origin));
+                    let place = place.map_or(String::new(), |p| format!("{p}: "));
+                    bail!(
+                        "{place}sweep.{} and sweep.{} both set {key}; set it in one of them only",
+                        other.key,
+                        axis.key
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a choice that sets a key which was given one value.
+    fn check_choice(&self, choice: &Choice) -> Result<()> {
+        let Some((key, _)) = choice.sets.iter().find(|(key, _)| self.set.contains(key)) else {
+            return Ok(());
+        };
+        let place = self.document.place(key);
+        bail!(
+            "{place}: {key} is set, but the sweep's {} sets it, too, and would override it; omit one of them",
+            plain(&choice.label)
+        )
     }
 
     fn point(&self, index: usize) -> Result<Point> {
@@ -275,6 +309,7 @@ impl Scenario {
         }
         chosen.reverse();
         for choice in &chosen {
+            self.check_choice(choice)?;
             for (key, value) in &choice.sets {
                 document.set(key, value.clone(), choice.origin.clone())?;
             }
@@ -297,6 +332,16 @@ impl Axis {
     /// Whether it is a list of named cases.
     fn is_cases(&self) -> bool {
         !self.choices.iter().all(|c| c.sets.len() == 1 && c.sets[0].0 == self.key)
+    }
+
+    /// The keys that its choices set.
+    fn keys(&self) -> impl Iterator<Item = &str> {
+        self.choices.iter().flat_map(|c| &c.sets).map(|(key, _)| key.as_str())
+    }
+
+    /// Whether a choice sets this key.
+    fn sets(&self, key: &str) -> bool {
+        self.keys().any(|k| k == key)
     }
 
     fn case(&self, name: &Value) -> Result<Choice> {

@@ -150,3 +150,22 @@ fn a_key_that_is_set_is_never_passed_over() {
     let why = "--set workload.requests.imitation=oltp: workload.requests.imitation is set, but";
     assert!(said.starts_with(why), "{said}");
 }
+
+/// A case that sets the same key would win, whatever the command line says.
+#[test]
+fn a_key_that_a_case_sets_is_not_set_or_swept_beside_it() {
+    let cases = "[sweep]\nwho = [{ name = \"few\", nodes.workers = 5 }, { name = \"many\", links.mb_s = 22 }]\n";
+    let mut s = scenario(cases).unwrap();
+    s.set(&setting("nodes.workers=7"), "--set").unwrap();
+    let said = s.points().unwrap_err().to_string();
+    let why = "--set nodes.workers=7: nodes.workers is set, but the sweep's few sets it, too";
+    assert!(said.starts_with(why), "{said}");
+    s.set(&setting("who=many"), "--set").unwrap();
+    assert_eq!(s.points().unwrap()[0].system.nodes.workers, 7, "this case does not set it");
+
+    let mut s = scenario(cases).unwrap();
+    s.sweep(&setting("nodes.workers=7,8")).unwrap();
+    let said = s.points().unwrap_err().to_string();
+    let why = "--sweep nodes.workers=7,8: sweep.who and sweep.nodes.workers both set nodes.workers";
+    assert!(said.starts_with(why), "{said}");
+}
