@@ -132,10 +132,10 @@ pub fn check_value(key: &str, value: &Value) -> Result<(), String> {
     }
     Err(match (row.range, value) {
         (Range::Number(..), Value::String(_)) => {
-            format!("give a number without unit, {}; it counts {}", show(&row.range), row.unit)
+            format!("give a number without unit, {}{}", show(&row.range), counts(row.unit))
         }
         (Range::Whole(..) | Range::WholeOr(..), Value::String(_) | Value::Float(_)) => {
-            format!("give a whole number without unit, {}; it counts {}", row.range, row.unit)
+            format!("give a whole number without unit, {}{}", row.range, counts(row.unit))
         }
         (Range::Word(words), _) => format!("choose from {}", words.join(", ")),
         (range, _) => format!("give {}", show(&range)),
@@ -159,10 +159,12 @@ pub fn below(key: &str) -> Vec<&'static str> {
 pub fn expected(key: &str) -> Option<String> {
     let key = without_indices(key);
     let row = rows().iter().find(|r| r.key == key)?;
-    match row.unit {
-        "" => Some(format!("give {}", row.range)),
-        unit => Some(format!("give {}; it counts {unit}", row.range)),
-    }
+    Some(format!("give {}{}", row.range, counts(row.unit)))
+}
+
+/// What a value counts, to end an error with; nothing if it counts nothing.
+fn counts(unit: &str) -> String {
+    if unit.is_empty() { String::new() } else { format!("; it counts {unit}") }
 }
 
 /// A value as people write it: words without quotes.

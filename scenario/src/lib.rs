@@ -18,6 +18,7 @@ pub mod document;
 mod grid;
 pub mod keys;
 pub mod outputs;
+mod overload;
 pub mod real;
 pub mod result;
 pub mod run;

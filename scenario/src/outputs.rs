@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
-use weft_report::{Axis, Block, Cell, Kind, Page, Plot, Point, Series, Table};
+use weft_report::{Axis, Block, Cell, Kind, Page, Plot, Point, Series, Table, short};
 
 use crate::differences;
 use crate::grid::Grid;
@@ -18,6 +18,9 @@ const DIFFERENCES: &str = "The n-th runs of all points draw from the same seed, 
 
 /// As many differences are shown at a terminal.
 const MOST_DIFFERENCES: usize = 48;
+
+/// The most overloaded points that are named.
+const MOST_POINTS: usize = 5;
 
 /// What a study came to, to be written and printed.
 pub struct Outputs<'a> {
@@ -55,7 +58,35 @@ impl<'a> Outputs<'a> {
         }
         .shortened(self.varying.len());
         let differences = self.differences_in_words();
-        format!("{}\n{}\n{}{differences}", self.study.title, grid.text(), self.study.method)
+        let overload = self.overload().map_or(String::new(), |warning| format!("\n{warning}"));
+        format!(
+            "{}\n{}\n{}{overload}{differences}",
+            self.study.title,
+            grid.text(),
+            self.study.method
+        )
+    }
+
+    /// A warning of points at which hosts offered more than was answered, if there are any.
+    fn overload(&self) -> Option<String> {
+        let behind = |(place, measured): &(&Place, &Measured)| {
+            let offered = overload(place, measured)?;
+            let at = self.varying.iter();
+            let at: Vec<String> =
+                at.map(|n| format!("{} = {}", self.study.axes[*n], plain(&place.at[*n]))).collect();
+            let at = if at.is_empty() { String::new() } else { format!("{}: ", at.join(", ")) };
+            Some(format!("{at}{} of {}", short(measured.requests_s.mean), short(offered)))
+        };
+        let all: Vec<String> = self.rows.iter().filter_map(behind).collect();
+        let more = if all.len() > MOST_POINTS { "; ..." } else { "" };
+        let some = &all[..all.len().min(MOST_POINTS)];
+        (!all.is_empty()).then(|| {
+            format!(
+                "Warning: fewer requests a second were answered than offered ({}{more}). Queues grow as long as this goes \
+                 on, so response times depend on the length of the run; give a lower workload.arrivals.open.rate_per_s.",
+                some.join("; ")
+            )
+        })
     }
 
     /// The differences on common seeds, for people; nothing if there are none.
@@ -90,6 +121,7 @@ impl<'a> Outputs<'a> {
             let mut row = Map::new();
             row.insert("point".into(), Value::Object(point(place)));
             row.extend(measured.as_json());
+            row.insert("overload_s".into(), json!(overload(place, measured)));
             Value::Object(row)
         };
         let all = json!({
@@ -215,8 +247,9 @@ impl<'a> Outputs<'a> {
         let mut blocks = vec![
             Block::Paragraph(self.study.about.clone()),
             Block::Paragraph(self.study.method.clone()),
-            Block::Table(self.short_table()),
         ];
+        blocks.extend(self.overload().map(Block::Paragraph));
+        blocks.push(Block::Table(self.short_table()));
         if !plots.is_empty() {
             blocks.push(Block::Heading("Plots".into()));
         }
@@ -270,6 +303,11 @@ impl<'a> Outputs<'a> {
         }
         write(dir, "report.html", &self.page(&plots).html())
     }
+}
+
+/// The requests a second that hosts offered at a point, if clearly fewer were answered.
+fn overload(place: &Place, measured: &Measured) -> Option<f64> {
+    place.offered.filter(|o| o.exceeds(measured)).map(|o| o.requests_s)
 }
 
 /// A metric's value for people.

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use weft_sim::perf::System;
 
+use crate::overload::Offered;
 use crate::result::Measured;
 
 /// The version whose results these are. Others' are not taken up.
@@ -40,6 +41,9 @@ pub struct Place {
     pub key: String,
     /// The values of the axes.
     pub at: Vec<Value>,
+    /// What hosts offer, if they do not wait for answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offered: Option<Offered>,
 }
 
 /// A line of `points.jsonl`.

@@ -8,8 +8,9 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use weft_core::SECTOR;
 use weft_load::Kind;
-use weft_sim::perf::WarmUp;
+use weft_sim::perf::{Measure, WarmUp};
 
+use crate::overload::Offered;
 use crate::scenario::{Point, Scenario};
 use crate::store::{self, Done, Place, Store, Study};
 use crate::world::World;
@@ -112,10 +113,7 @@ pub fn study(world: &World, scenario: &Scenario, points: &[Point]) -> Study {
             };
             format!(
                 "Every point is {runs} {}, after {} to warm up; seed {}. {INTERVALS}",
-                match first.until_whole {
-                    true => "until all disks are whole".to_string(),
-                    false => format!("of {requests} requests"),
-                },
+                measured_for(world, &first, requests),
                 match first.warm_up {
                     WarmUp::Requests(requests) => requests.to_string(),
                     WarmUp::Mser5 => "as many as MSER-5 discards from a pilot run".to_string(),
@@ -145,13 +143,45 @@ pub fn study(world: &World, scenario: &Scenario, points: &[Point]) -> Study {
             .map(|p| Place {
                 key: store::key(&world.place(), &p.system),
                 at: p.labels.iter().map(json).collect(),
+                offered: Offered::of(&p.system),
             })
             .collect(),
     }
 }
 
+/// How long is measured.
+fn measured_for(world: &World, measure: &Measure, requests: u64) -> String {
+    match (measure.until_whole, measure.seconds) {
+        (true, _) => "until all disks are whole".to_string(),
+        (false, Some(seconds)) => match world {
+            World::Simulated { .. } => format!("of {seconds} simulated seconds"),
+            World::Real { .. } => format!("of {seconds} seconds"),
+        },
+        (false, None) => format!("of {requests} requests"),
+    }
+}
+
 /// What is to be known if some point's writes end within a sector: it costs reads that nothing else in the results explains.
 fn partial_sectors(points: &[Point]) -> Option<String> {
+    let traced = |p: &Point| p.system.workload.requests.trace()?.surveyed.clone();
+    let traced = points.iter().filter_map(traced).max_by_key(|t| t.partial_writes);
+    let writes = match traced.filter(|t| t.partial_writes > 0) {
+        Some(trace) => {
+            format!(
+                "{} of the trace's {} requests are writes that",
+                trace.partial_writes, trace.requests
+            )
+        }
+        None => format!("writes of {} bytes", partial_sizes(points)?),
+    };
+    Some(format!(
+        "Warning: {writes} begin or end within a sector of {SECTOR}. Such a sector is read from its disk before it is written, \
+         with every layout; whole sectors are not."
+    ))
+}
+
+/// The sizes of writes that begin or end within a sector, in words, where a workload says them.
+fn partial_sizes(points: &[Point]) -> Option<String> {
     let is_whole = |n: u64| n.is_multiple_of(SECTOR);
     let partial = |p: &Point| {
         let workload = &p.system.workload;
@@ -163,13 +193,7 @@ fn partial_sectors(points: &[Point]) -> Option<String> {
     let sizes: BTreeSet<u64> = points.iter().flat_map(partial).collect();
     let some: Vec<String> = sizes.iter().take(MOST_SIZES).map(u64::to_string).collect();
     let more = if sizes.len() > MOST_SIZES { ", ..." } else { "" };
-    (!sizes.is_empty()).then(|| {
-        format!(
-            "Warning: writes of {}{more} bytes begin or end within a sector of {SECTOR}. Such a sector is read from its disk \
-             before it is written, with every layout; whole sectors are not.",
-            some.join(", ")
-        )
-    })
+    (!sizes.is_empty()).then(|| format!("{}{more}", some.join(", ")))
 }
 
 /// So many sizes are named.

@@ -198,3 +198,68 @@ fn a_terminal_is_shown_differences_and_no_wide_table() {
     let width = |line: &str| line.chars().count();
     assert!(text.lines().filter(|l| l.contains(['│', '┆'])).all(|l| width(l) <= 120), "{text}");
 }
+
+fn method(text: &str) -> String {
+    let scenario = Scenario::parse("test", text).unwrap();
+    let points = scenario.points().unwrap();
+    study::study(&World::Simulated { jobs: 1 }, &scenario, &points).method
+}
+
+#[test]
+fn the_method_says_how_long_is_measured() {
+    let of = |more: &str| method(&SMALL.replace("requests = 20", more));
+    assert!(of("requests = 20").contains("2 independent runs of 20 requests"));
+    let seconds = of("seconds = 1.5");
+    assert!(seconds.contains("2 independent runs of 1.5 simulated seconds, after 5"), "{seconds}");
+}
+
+#[test]
+fn writes_of_a_trace_within_sectors_are_warned_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let of = |bytes: u32| {
+        let file = dir.path().join(format!("{bytes}.csv"));
+        let text =
+            format!("time_ns,op,offset,bytes\n0,W,0,{bytes}\n10,R,512,512\n20,W,4096,4096\n");
+        std::fs::write(&file, text).unwrap();
+        method(&format!(
+            "workload.requests.trace = {{ file = {file:?} }}\nworkload.arrivals.closed.population = 1\n\
+             measure = {{ warm_up = 0, replications = 1 }}\n"
+        ))
+    };
+    let warned = of(512);
+    let why = "Warning: 1 of the trace's 3 requests are writes that begin or end within a sector";
+    assert!(warned.contains(why), "{warned}");
+    assert!(!of(8192).contains("Warning"));
+}
+
+/// The array of this scenario answers some 400 requests a second, so it carries 50 and falls behind 1500.
+#[test]
+fn a_workload_that_the_array_does_not_carry_is_warned_of() {
+    let text = |rate: u32| {
+        let requests = "workload.requests.fixed = { bytes = 4096, read_share = 1.0 }\nmeasure.requests = 2000\n";
+        let scenario =
+            format!("title = \"t\"\nworkload.arrivals.open.rate_per_s = {rate}\n{requests}");
+        let scenario = Scenario::parse("test", &scenario).unwrap();
+        let (study, done) =
+            study::run(&World::Simulated { jobs: 2 }, &scenario, None, None).unwrap();
+        Outputs::new(&study, &done).text()
+    };
+    let behind = text(1500);
+    assert!(
+        behind.contains("Warning: fewer requests a second were answered than offered ("),
+        "{behind}"
+    );
+    assert!(behind.contains(" of 1500). Queues grow"), "{behind}");
+    assert!(!text(50).contains("Warning"));
+}
+
+#[test]
+fn what_counts_nothing_has_no_unit_in_errors() {
+    let mut scenario = Scenario::parse("s.toml", SMALL).unwrap();
+    scenario.set(&"measure.seed=9999999999999999999".parse().unwrap(), "--seed").unwrap();
+    let said = scenario.points().unwrap_err().to_string();
+    assert!(
+        said.contains("give a whole number without unit, ") && !said.contains("counts"),
+        "{said}"
+    );
+}

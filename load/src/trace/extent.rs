@@ -1,6 +1,7 @@
 //! How much of a trace is replayed: what has to be known of it before the first request is made.
 
 use serde::{Deserialize, Serialize};
+use weft_core::SECTOR;
 
 use super::{Reader, Record, TraceError};
 use crate::{Kind, Nanos};
@@ -19,6 +20,9 @@ pub struct Extent {
     /// A hash of all of them (FNV-1a with 64 bits; Fowler, Noll, Vo; RFC 9923): other requests
     /// have, in all likelihood, another.
     pub fingerprint: u64,
+    /// Writes that begin or end within a sector. The fingerprint tells such traces from others already.
+    #[serde(skip)]
+    pub partial_writes: u64,
     /// Time of the first; `None` before it.
     #[serde(skip)]
     first: Option<Nanos>,
@@ -52,6 +56,8 @@ impl Extent {
         if record.kind != Kind::Flush {
             self.ends[device] = self.ends[device].max(record.offset + record.len);
         }
+        let is_whole = record.offset.is_multiple_of(SECTOR) && record.len.is_multiple_of(SECTOR);
+        self.partial_writes += u64::from(record.kind == Kind::Write && !is_whole);
         let kind = record.kind as u64;
         // A time of response that is not known is no time at all.
         let response = record.response.map_or(u64::MAX, |r| r);
@@ -82,7 +88,7 @@ mod tests {
     fn the_extent_is_of_as_many_requests_as_are_asked_for() {
         let all = extent(TEXT, 4).unwrap();
         assert_eq!((all.requests, all.longest, all.span), (4, 4096, 20));
-        assert_eq!(all.ends, [8704, 612]);
+        assert_eq!((all.ends, all.partial_writes), (vec![8704, 612], 1));
         let one = extent(TEXT, 1).unwrap();
         assert_eq!((one.requests, one.ends, one.span), (1, vec![4096], 0));
         assert_eq!(extent(TEXT, 5).unwrap_err().to_string().split(':').next(), Some("t, line 6"));
