@@ -2,6 +2,7 @@
 //!
 //! - [`spec`]: what a plan's file says, and between what its numbers must be
 //! - [`array`](mod@array): a design as an array, and how long its repairs take
+//! - [`repair`]: how long a repair takes, alone and beside others
 //! - [`losses`]: what a layout bears; [`markov`] and [`chain`](mod@chain): what comes of it, exactly
 //! - [`trial`]: the same by missions that are played through
 //! - [`equations`]: what AFRAID says beside its equations
@@ -20,6 +21,7 @@ pub mod losses;
 pub mod markov;
 pub mod outcome;
 pub mod page;
+pub mod repair;
 pub mod requests;
 pub mod spec;
 pub mod trial;

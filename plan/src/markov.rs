@@ -6,6 +6,7 @@
 
 use crate::chain::Chain;
 use crate::losses::{Losses, State};
+use crate::repair::RepairTime;
 use crate::unit::Unit;
 
 /// What the first loss was, in the order of [`Expected::shares`](crate::chain::Expected::shares).
@@ -27,10 +28,10 @@ pub struct Rates {
     pub disk: f64,
     /// Losses of a box with all disks in it, in an hour.
     pub boxes: f64,
-    /// Hours until a disk's content is on another one.
-    pub disk_repair_h: f64,
-    /// Hours until the content of a box's disks is on others.
-    pub box_repair_h: f64,
+    /// Until a disk's content is on another one.
+    pub disk_repair: RepairTime,
+    /// Until the content of a box's disks is on others.
+    pub box_repair: RepairTime,
     /// How many disks are rebuilt at a time; 0 for all that are lost.
     pub at_once: usize,
     /// Unreadable places that are met for each byte that is read in a rebuild.
@@ -155,7 +156,7 @@ impl Building<'_> {
         let (at_once, rates) = (self.rates.at_once, self.rates);
         let disks = if at_once == 0 { place.disks } else { place.disks.min(at_once) };
         if disks > 0 {
-            let rate = disks as f64 / rates.disk_repair_h;
+            let rate = disks as f64 / rates.disk_repair.hours(disks);
             self.rebuilt(
                 n,
                 (place.boxes, place.disks - 1),
@@ -165,7 +166,7 @@ impl Building<'_> {
             );
         }
         if place.boxes > 0 {
-            let rate = place.boxes as f64 / rates.box_repair_h;
+            let rate = place.boxes as f64 / rates.box_repair.hours(place.boxes);
             self.rebuilt(
                 n,
                 (place.boxes - 1, place.disks),
@@ -185,9 +186,7 @@ impl Building<'_> {
         let columns =
             (place.disks + place.boxes * self.unit.width().div_ceil(self.unit.slots().max(1)) + 1)
                 .min(self.unit.width()) as f64;
-        let g = &self.unit.geometry;
-        let bytes =
-            weft_core::SECTOR as f64 * columns * g.data_columns() as f64 / self.unit.width() as f64;
+        let bytes = weft_core::SECTOR as f64 * columns * self.unit.data_share();
         self.chain.lose(n, SECTORS, rate * unreadable, bytes);
     }
 }
@@ -203,8 +202,8 @@ mod tests {
     const RATES: Rates = Rates {
         disk: 0.5e-6,
         boxes: 0.0,
-        disk_repair_h: 48.0,
-        box_repair_h: 96.0,
+        disk_repair: RepairTime { before_h: 48.0, alone_h: 0.0, shared_h: 0.0 },
+        box_repair: RepairTime { before_h: 96.0, alone_h: 0.0, shared_h: 0.0 },
         at_once: 0,
         unreadable: 0.0,
     };
@@ -263,7 +262,7 @@ mod tests {
     fn other_codes_by_their_shares() {
         let unit = group("lrc:12+2+2", 0);
         let mttdl = solve(&unit, &RATES, Waiting::default()).mttdl_h;
-        let (fails, hours) = (RATES.disk, RATES.disk_repair_h);
+        let (fails, hours) = (RATES.disk, RATES.disk_repair.hours(1));
         let ways = 16.0 * 15.0 * 14.0 * 13.0 / 6.0;
         let rate = ways * fails.powi(4) * hours.powi(3) * 252.0 / 1820.0;
         near(mttdl, 1.0 / rate, 1e-2);
@@ -304,5 +303,17 @@ mod tests {
         let all = solve(&unit, &RATES, Waiting::default()).mttdl_h;
         let one = solve(&unit, &Rates { at_once: 1, ..RATES }, Waiting::default()).mttdl_h;
         near(all / one, 6.0, 1e-2);
+    }
+
+    /// What all rebuilds share gives each a part of it: together they are no sooner done than one by one.
+    #[test]
+    fn rebuilds_that_share_all_are_no_sooner_done() {
+        let unit = group("rs:4+3", 0);
+        let shared = RepairTime { before_h: 0.0, alone_h: 0.0, shared_h: 48.0 };
+        let of = |at_once| {
+            let rates = Rates { disk_repair: shared, at_once, ..RATES };
+            solve(&unit, &rates, Waiting::default()).mttdl_h
+        };
+        near(of(0) / of(1), 1.0, 1e-9);
     }
 }

@@ -8,7 +8,7 @@ use crate::spec::Spec;
 /// What a column of the table is called, and what of an outcome it has.
 type Column = (&'static str, fn(&Outcome) -> Cell);
 
-const COLUMNS: [Column; 15] = [
+const COLUMNS: [Column; 16] = [
     ("design", |o| o.name.as_str().into()),
     ("layout", |o| o.layout.as_str().into()),
     ("disks", |o| Cell::Number(o.disks as f64)),
@@ -16,6 +16,7 @@ const COLUMNS: [Column; 15] = [
     ("cost", |o| o.cost.into()),
     ("cost per TB", |o| o.cost_per_tb.into()),
     ("rebuild h", |o| o.rebuild_h.into()),
+    ("repair h", |o| o.repair_h.into()),
     ("MTTDL by disks, h", |o| o.mttdl_disk_h.into()),
     ("MTTDL, h", |o| o.mttdl_h.into()),
     ("MDLR, B/h", |o| o.mdlr_b_h.into()),

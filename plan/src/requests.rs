@@ -13,13 +13,13 @@ const PLACES: u64 = 64;
 
 /// Requests in a second, at most: disks' operations by those of a request, on the mean, with nothing lost. Parity that
 /// waits is computed when nobody asks for anything, and costs nothing here. So do folds of copies, but for those under load.
-pub fn per_second(design: &Design, array: &Array, workload: &Workload) -> f64 {
+pub fn per_second(design: &Design, array: &Array, workload: Workload) -> f64 {
     let operations = array.disks() as f64 * workload.disk_operations_s;
     operations / per_request(design, array, workload)
 }
 
 /// Operations of disks for a request.
-fn per_request(design: &Design, array: &Array, workload: &Workload) -> f64 {
+fn per_request(design: &Design, array: &Array, workload: Workload) -> f64 {
     let geometry = &array.unit.geometry;
     let places = (0..PLACES)
         .map(|n| Range { offset: n * workload.request_bytes, len: workload.request_bytes });
@@ -72,7 +72,11 @@ mod tests {
              [[designs]]\nlayout = \"{layout}\"\ndisks = 6\n{more}"
         );
         let spec = Spec::parse(&text).unwrap();
-        per_request(&spec.designs[0], &Array::new(&spec, 0).unwrap(), &spec.workload)
+        per_request(
+            &spec.designs[0],
+            &Array::new(&spec, 0).unwrap(),
+            spec.workload.unwrap_or_default(),
+        )
     }
 
     /// As `weft explain write` counts them: with the journal a small write of RAID 5 reads old data, writes two records,
@@ -103,7 +107,11 @@ mod tests {
                 "[disks]\nsize_gb = 1\nmttf_h = 1e6\n{workload}[[designs]]\nlayout = \"raid5\"\ndisks = 6\n{more}"
             );
             let spec = Spec::parse(&text).unwrap();
-            per_request(&spec.designs[0], &Array::new(&spec, 0).unwrap(), &spec.workload)
+            per_request(
+                &spec.designs[0],
+                &Array::new(&spec, 0).unwrap(),
+                spec.workload.unwrap_or_default(),
+            )
         };
         assert_eq!(whole("copied = {}"), whole(""), "whole stripes are not copied");
     }

@@ -32,8 +32,7 @@ pub struct Spec {
     /// Mains and what stands in for it.
     pub power: Option<Power>,
     /// What hosts do.
-    #[serde(default)]
-    pub workload: Workload,
+    pub workload: Option<Workload>,
     /// A scenario that says how fast designs are, instead of the plans of their requests.
     pub simulate: Option<Simulate>,
     /// The mission time of the array.
@@ -115,13 +114,14 @@ fn yes() -> bool {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Repair {
-    /// Hours until a disk's content is on another one, instead of what the other keys come to.
+    /// Hours until a disk's content is on another one, instead of what the other keys come to; a design's own time of a
+    /// rebuild says more.
     pub mttr_h: Option<f64>,
     /// Hours until the rebuild begins.
     pub replace_h: f64,
     /// Megabytes (10^6) in a second that a disk gives to rebuilding, read and written together.
     pub disk_mb_s: f64,
-    /// The same of the whole array, if something else bounds it.
+    /// The same of all rebuilds of a unit together, if something else bounds them.
     pub array_mb_s: Option<f64>,
     /// Disks that are rebuilt at a time; 0 for all that are lost.
     pub at_once: usize,
@@ -236,7 +236,7 @@ pub struct Power {
 }
 
 /// What hosts do: requests of one size at random places.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Workload {
     /// The share of requests that read.
@@ -325,6 +325,8 @@ pub struct Design {
     /// On which disks extents lie.
     #[serde(default)]
     pub placement: Placement,
+    /// Disks' worth of room that is left free for rebuilds where extents are spread.
+    pub spare_disks: Option<usize>,
     /// Bytes of a stripe unit.
     #[serde(default = "unit_bytes")]
     pub unit_bytes: u64,

@@ -57,7 +57,17 @@ impl Unit {
 
     /// Bytes of data on all disks.
     pub fn data_bytes(&self) -> f64 {
-        self.extents as f64 * self.column_bytes * self.geometry.data_columns() as f64
+        self.extents as f64 * self.column_bytes * self.width() as f64 * self.data_share()
+    }
+
+    /// The share of a stripe that is data. A column may hold several units of a stripe, so columns say less.
+    pub fn data_share(&self) -> f64 {
+        self.geometry.data_columns() as f64 / self.geometry.layout.seats() as f64
+    }
+
+    /// Bytes that each disk holds, on the mean.
+    pub fn disk_bytes(&self) -> f64 {
+        self.extents as f64 * self.column_bytes * self.width() as f64 / self.disks as f64
     }
 
     /// The share of a stripe's data that these columns hold and nothing determines any more, on the mean over stripes.

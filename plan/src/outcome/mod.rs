@@ -25,7 +25,7 @@ pub struct Outcome {
     pub disks: usize,
     /// Its boxes.
     pub boxes: usize,
-    /// Terabytes (10^12) for data.
+    /// Terabytes (10^12) for data, without what disks keep for themselves and the room for rebuilds.
     pub usable_tb: f64,
     /// The price of disks, boxes and parts.
     pub cost: f64,
@@ -99,12 +99,20 @@ pub fn lifetime(disks: &Disks) -> Lifetime {
 /// # Errors
 /// If a design cannot be built.
 pub fn outcomes(spec: &Spec) -> Result<Vec<Outcome>, Problem> {
+    outcomes_told(spec, &mut || ())
+}
+
+/// The same, and tells of each simulated mission that is over.
+///
+/// # Errors
+/// If a design cannot be built.
+pub fn outcomes_told(spec: &Spec, told: &mut dyn FnMut()) -> Result<Vec<Outcome>, Problem> {
     let arrays: Vec<Array> =
         (0..spec.designs.len()).map(|n| Array::new(spec, n)).collect::<Result<_, _>>()?;
     let mut out: Vec<Outcome> = arrays
         .iter()
         .enumerate()
-        .map(|(n, array)| Evaluation { spec, n, array }.outcome())
+        .map(|(n, array)| Evaluation { spec, n, array }.outcome(told))
         .collect();
     let rank = |o: &Outcome| (o.beyond.len(), o.cost, o.loss_per_mission);
     out.sort_by(|a, b| rank(a).partial_cmp(&rank(b)).expect("numbers"));
@@ -125,7 +133,7 @@ struct Evaluation<'a> {
 }
 
 impl Evaluation<'_> {
-    fn outcome(&self) -> Outcome {
+    fn outcome(&self, told: &mut dyn FnMut()) -> Outcome {
         let (spec, array) = (self.spec, self.array);
         let design = &spec.designs[self.n];
         let losses = Losses::of(&array.unit);
@@ -145,7 +153,7 @@ impl Evaluation<'_> {
             .filter(|c| c.per_h > 0.0)
             .collect();
         causes.sort_by(|a, b| b.per_h.total_cmp(&a.per_h));
-        let (usable_tb, cost) = (array.data_bytes() / 1e12, self.cost());
+        let (usable_tb, cost) = (array.usable_bytes() / 1e12, self.cost());
         let mission_h = spec.mission.years * YEAR_H;
         let mut out = Outcome {
             name: design.name.clone().unwrap_or_else(|| design.layout.clone()),
@@ -157,7 +165,7 @@ impl Evaluation<'_> {
             cost,
             cost_per_tb: cost / usable_tb,
             rebuild_h: array.rebuild_h,
-            repair_h: array.disk_repair_h,
+            repair_h: array.disk_repair.hours(1),
             mttdl_disk_h: Some(mttdl_disk_h).filter(|h| h.is_finite()),
             mttdl_h: Some(mttdl_h).filter(|h| h.is_finite()),
             mdlr_disk_b_h,
@@ -165,11 +173,11 @@ impl Evaluation<'_> {
             loss_per_year: chance(mttdl_h, YEAR_H),
             loss_per_mission: chance(mttdl_h, mission_h),
             bytes_lost_per_mission: mdlr_b_h * mission_h,
-            requests_s: design
-                .requests_s
-                .unwrap_or_else(|| requests::per_second(design, array, &spec.workload)),
+            requests_s: design.requests_s.unwrap_or_else(|| {
+                requests::per_second(design, array, spec.workload.unwrap_or_default())
+            }),
             causes,
-            played: self.play(&rates, chance(mttdl_disk_h, mission_h)),
+            played: self.play(&rates, chance(mttdl_disk_h, mission_h), told),
             sampled: losses.sampled(),
             beyond: Vec::new(),
         };
@@ -184,29 +192,29 @@ impl Evaluation<'_> {
         Rates {
             disk: lifetime(&spec.disks).rate(spec.mission.years * YEAR_H),
             boxes,
-            disk_repair_h: self.array.disk_repair_h,
-            box_repair_h: self.array.box_repair_h,
+            disk_repair: self.array.disk_repair,
+            box_repair: self.array.box_repair,
             at_once: spec.repair.at_once,
             unreadable: per_disk / (spec.disks.size_gb * 1e9) + 8.0 * spec.disks.unreadable_per_bit,
         }
     }
 
     /// Missions by chance, if they are asked for.
-    fn play(&self, rates: &Rates, by_chain: f64) -> Option<Played> {
+    fn play(&self, rates: &Rates, by_chain: f64, told: &mut dyn FnMut()) -> Option<Played> {
         let asked = self.spec.monte_carlo.as_ref()?;
         let play = Play {
             unit: &self.array.unit,
             disk: lifetime(&self.spec.disks),
             boxes: rates.boxes,
-            disk_repair_h: rates.disk_repair_h,
-            box_repair_h: rates.box_repair_h,
+            disk_repair: rates.disk_repair,
+            box_repair: rates.box_repair,
             fixed_repairs: self.spec.repair.fixed,
             at_once: rates.at_once,
             unreadable: rates.unreadable,
             waiting: self.array.waiting,
             mission_h: self.spec.mission.years * YEAR_H,
         };
-        let estimate = play.run(asked.trials, asked.seed);
+        let estimate = play.run(asked.trials, asked.seed, told);
         // Of several units any one may be that which loses something.
         let units = self.array.units as f64;
         let one = estimate.chance.min(1.0);

@@ -59,7 +59,28 @@ pub(super) fn check(spec: &Spec) -> Result<(), Problem> {
         ));
     }
     designs(spec, &mut bounds);
-    bounds.0
+    bounds.0?;
+    missions(spec)
+}
+
+/// The most disks that are simulated, of all missions: they take hours.
+const MOST_DISKS: u64 = 10_000_000_000;
+
+/// Refuses more missions than anybody waits for.
+fn missions(spec: &Spec) -> Result<(), Problem> {
+    let Some(plays) = &spec.monte_carlo else { return Ok(()) };
+    let disks: u64 = spec.designs.iter().map(|d| d.disks as u64).sum();
+    match u64::from(plays.trials) * disks > MOST_DISKS {
+        true => Err(Problem::new(
+            "monte_carlo.trials",
+            format!(
+                "{} missions of {disks} disks in all designs would take days; give at most {}",
+                plays.trials,
+                MOST_DISKS / disks
+            ),
+        )),
+        false => Ok(()),
+    }
 }
 
 fn disks(spec: &Spec, bounds: &mut Bounds) -> Result<(), Problem> {
@@ -124,9 +145,11 @@ fn surroundings(spec: &Spec, bounds: &mut Bounds) {
         bounds.positive("power.ups_mttf_h", power.ups_mttf_h);
         bounds.share("power.write_share", power.write_share);
     }
-    bounds.share("workload.read_share", spec.workload.read_share);
-    bounds.between("workload.request_bytes", spec.workload.request_bytes as f64, 1.0, 4_194_304.0);
-    bounds.positive("workload.disk_operations_s", spec.workload.disk_operations_s);
+    if let Some(hosts) = spec.workload {
+        bounds.share("workload.read_share", hosts.read_share);
+        bounds.between("workload.request_bytes", hosts.request_bytes as f64, 1.0, 4_194_304.0);
+        bounds.positive("workload.disk_operations_s", hosts.disk_operations_s);
+    }
     bounds.between("mission.years", spec.mission.years, 0.01, 1000.0);
     if let Some(plays) = &spec.monte_carlo {
         bounds.between("monte_carlo.trials", f64::from(plays.trials), 100.0, 100_000_000.0);

@@ -8,10 +8,13 @@
 //!
 //! Which sets are recoverable is asked of the layout for the very disks that are lost, extent by extent.
 
+use std::collections::BTreeSet;
+
 use weft_core::units::ColumnSet;
 
 use crate::lifetime::Lifetime;
 use crate::markov::Waiting;
+use crate::repair::RepairTime;
 use crate::unit::Unit;
 
 /// What is played.
@@ -23,10 +26,10 @@ pub struct Play<'a> {
     pub disk: Lifetime,
     /// Losses of a box with all disks in it, in an hour.
     pub boxes: f64,
-    /// Hours until a disk's content is on another one.
-    pub disk_repair_h: f64,
-    /// Hours until the content of a box's disks is on others.
-    pub box_repair_h: f64,
+    /// Until a disk's content is on another one.
+    pub disk_repair: RepairTime,
+    /// Until the content of a box's disks is on others.
+    pub box_repair: RepairTime,
     /// Whether repairs take these times each, or on the mean, varying exponentially.
     pub fixed_repairs: bool,
     /// How many disks are rebuilt at a time; 0 for all that are lost.
@@ -64,8 +67,8 @@ const PRESSURE: f64 = 0.6;
 const BRANCHES: u32 = 4;
 
 impl Play<'_> {
-    /// Plays so many missions.
-    pub fn run(&self, trials: u32, seed: u64) -> Estimate {
+    /// Plays this many missions, and tells of each that is over.
+    pub fn run(&self, trials: u32, seed: u64, told: &mut dyn FnMut()) -> Estimate {
         let mut random = fastrand::Rng::with_seed(seed);
         let lies = Lies::of(self.unit, &mut random);
         let (mut sum, mut squares) = (0.0, 0.0);
@@ -73,6 +76,7 @@ impl Play<'_> {
             let found = Run::new(self, &lies, &mut random).mission();
             sum += found;
             squares += found * found;
+            told();
         }
         let n = f64::from(trials);
         let mean = sum / n;
@@ -137,8 +141,10 @@ enum Event {
 struct Repair {
     /// When it is there: never, while the rebuild waits for its turn.
     at: f64,
-    /// How long it takes on the mean.
+    /// How long it takes on the mean, as long as as many are under way.
     hours: f64,
+    /// Whether it is that of a box, with all its disks.
+    of_box: bool,
 }
 
 /// One play.
@@ -223,7 +229,7 @@ impl<'a, 'r> Run<'a, 'r> {
         repairs.sort_by(|a, b| a.at.total_cmp(&b.at));
         repairs.dedup_by_key(|r| r.at);
         let per_h: f64 = repairs.iter().map(|r| 1.0 / r.hours).sum();
-        let hours = self.play.disk_repair_h;
+        let hours = self.play.disk_repair.hours(1);
         (PRESSURE * per_h * hours / (self.hazard_within(hours) + f64::MIN_POSITIVE)).max(1.0)
     }
 
@@ -304,7 +310,7 @@ impl<'a, 'r> Run<'a, 'r> {
     /// cannot be read or its parity waits.
     fn happen(&mut self, event: Event) -> (bool, f64) {
         let before = self.lost;
-        match event {
+        let out = match event {
             Event::Disk(disk) => {
                 self.lose(disk);
                 self.queue();
@@ -323,7 +329,9 @@ impl<'a, 'r> Run<'a, 'r> {
                 self.queue();
                 (true, unreadable)
             }
-        }
+        };
+        self.share();
+        out
     }
 
     /// A box is lost: its disks that were not. What it held is whole again at once.
@@ -331,8 +339,8 @@ impl<'a, 'r> Run<'a, 'r> {
         let boxes = self.play.unit.boxes;
         let all: Vec<usize> = (0..self.born.len()).filter(|d| d % boxes == n).collect();
         let gone: Vec<usize> = all.iter().copied().filter(|d| self.repairs[*d].is_none()).collect();
-        let hours = self.play.box_repair_h;
-        let repair = Repair { at: self.now + self.takes(hours), hours };
+        let hours = self.play.box_repair.hours(1);
+        let repair = Repair { at: self.now + self.takes(hours), hours, of_box: true };
         all.into_iter().for_each(|disk| self.repairs[disk] = Some(repair));
         self.lost += gone.len();
         let index = self.born.len() + n;
@@ -349,9 +357,9 @@ impl<'a, 'r> Run<'a, 'r> {
     /// A disk is lost, and rebuilt at once or when it has its turn.
     fn lose(&mut self, disk: usize) {
         self.lost += 1;
-        let hours = self.play.disk_repair_h;
+        let hours = self.play.disk_repair.hours(1);
         let takes = if self.play.at_once > 0 { f64::INFINITY } else { self.takes(hours) };
-        self.repairs[disk] = Some(Repair { at: self.now + takes, hours });
+        self.repairs[disk] = Some(Repair { at: self.now + takes, hours, of_box: false });
     }
 
     /// Begins the rebuilds that have their turn.
@@ -361,8 +369,32 @@ impl<'a, 'r> Run<'a, 'r> {
         for _ in busy..at_once {
             let waits = |r: &Option<Repair>| r.is_some_and(|r| r.at.is_infinite());
             let Some(next) = self.repairs.iter().position(waits) else { return };
-            let hours = self.play.disk_repair_h;
-            self.repairs[next] = Some(Repair { at: self.now + self.takes(hours), hours });
+            let hours = self.play.disk_repair.hours(1);
+            let at = self.now + self.takes(hours);
+            self.repairs[next] = Some(Repair { at, hours, of_box: false });
+        }
+    }
+
+    /// Repairs go on at the pace of as many as are under way now: the rest of each takes longer or shorter in proportion.
+    fn share(&mut self) {
+        let boxes = self.play.unit.boxes.max(1);
+        let (mut disks, mut in_boxes) = (0, BTreeSet::new());
+        for (disk, repair) in self.repairs.iter().enumerate() {
+            match repair {
+                Some(repair) if repair.of_box => drop(in_boxes.insert(disk % boxes)),
+                Some(repair) if repair.at.is_finite() => disks += 1,
+                _ => (),
+            }
+        }
+        let of_disk = self.play.disk_repair.hours(disks);
+        let of_box = self.play.box_repair.hours(in_boxes.len());
+        for repair in self.repairs.iter_mut().flatten().filter(|r| r.at.is_finite()) {
+            let hours = if repair.of_box { of_box } else { of_disk };
+            // An unchanged time stays the same to the last digit: a box's disks end together.
+            if hours != repair.hours {
+                repair.at = self.now + (repair.at - self.now) * hours / repair.hours;
+                repair.hours = hours;
+            }
         }
     }
 

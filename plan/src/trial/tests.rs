@@ -12,8 +12,8 @@ fn play(unit: &Unit) -> Play<'_> {
         unit,
         disk: Lifetime::exponential(5e5),
         boxes: 0.0,
-        disk_repair_h: 48.0,
-        box_repair_h: 96.0,
+        disk_repair: RepairTime::constant(48.0),
+        box_repair: RepairTime::constant(96.0),
         fixed_repairs: false,
         at_once: 0,
         unreadable: 0.0,
@@ -27,8 +27,8 @@ fn by_chain(play: &Play<'_>) -> f64 {
     let rates = Rates {
         disk: play.disk.rate(play.mission_h),
         boxes: play.boxes,
-        disk_repair_h: play.disk_repair_h,
-        box_repair_h: play.box_repair_h,
+        disk_repair: play.disk_repair,
+        box_repair: play.box_repair,
         at_once: play.at_once,
         unreadable: play.unreadable,
     };
@@ -44,7 +44,7 @@ fn agree(what: &str, play: &Play<'_>) {
 
 fn agree_after(trials: u32, what: &str, play: &Play<'_>) {
     let expected = by_chain(play);
-    let estimates: Vec<Estimate> = (0..40).map(|seed| play.run(trials, seed)).collect();
+    let estimates: Vec<Estimate> = (0..40).map(|seed| play.run(trials, seed, &mut || ())).collect();
     let having = estimates.iter().filter(|e| e.has(expected)).count();
     let mean = estimates.iter().map(|e| e.chance).sum::<f64>() / 40.0;
     let widest = estimates.iter().map(|e| e.ci95 / expected).fold(0.0, f64::max);
@@ -98,6 +98,16 @@ fn plays_and_chain_agree_on_one_rebuild_at_a_time() {
     agree("one at a time", &Play { at_once: 1, ..play(&unit) });
 }
 
+#[test]
+fn plays_and_chain_agree_on_rebuilds_that_share() {
+    let unit = group("rs:4+2", 0);
+    let disk_repair = RepairTime { before_h: 0.0, alone_h: 0.0, shared_h: 48.0 };
+    agree("shared", &Play { disk_repair, ..play(&unit) });
+    let unit = group("rs:4+2", 6);
+    let both = Play { boxes: 1e-6, disk_repair, box_repair: disk_repair, ..play(&unit) };
+    agree("shared, with boxes", &both);
+}
+
 /// As long as repairs are short, their mean alone matters (markov.rs).
 #[test]
 fn repairs_that_always_take_as_long_change_nothing() {
@@ -110,7 +120,7 @@ fn repairs_that_always_take_as_long_change_nothing() {
 fn what_wears_out_is_lost_more_often_than_the_chain_says() {
     let unit = group("rs:8+2", 0);
     let worn = Play { disk: Lifetime { shape: 3.0, scale_h: 80_000.0 }, ..play(&unit) };
-    let estimate = worn.run(20_000, 1);
+    let estimate = worn.run(20_000, 1, &mut || ());
     let expected = by_chain(&worn);
     assert!(estimate.chance - estimate.ci95 > 1.5 * expected, "{estimate:?}, {expected}");
 }
@@ -119,6 +129,6 @@ fn what_wears_out_is_lost_more_often_than_the_chain_says() {
 fn the_same_seed_plays_the_same() {
     let unit = group("rs:4+1", 0);
     let play = play(&unit);
-    assert_eq!(play.run(100, 7), play.run(100, 7));
-    assert_ne!(play.run(100, 7), play.run(100, 8));
+    assert_eq!(play.run(100, 7, &mut || ()), play.run(100, 7, &mut || ()));
+    assert_ne!(play.run(100, 7, &mut || ()), play.run(100, 8, &mut || ()));
 }
