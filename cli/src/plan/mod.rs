@@ -9,11 +9,11 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use serde_json::{Value, json};
-use weft_plan::outcome::{Outcome, outcomes};
-use weft_plan::spec::Spec;
+use weft_plan::outcome::{Outcome, outcomes, outcomes_told};
+use weft_plan::spec::{Problem, Spec};
 use weft_plan::{EXAMPLE, page};
 use weft_report::{Cell, short};
-use weft_terminal::{align_right, say, say_json, table};
+use weft_terminal::{Counts, Stage, align_right, say, say_json, table};
 
 /// A plan to compute.
 #[derive(Debug, Args)]
@@ -67,8 +67,18 @@ fn compute(file: &Path) -> Result<(Spec, Vec<Outcome>)> {
     let text = weft_bytes::text::of_file(&bytes).with_context(|| name.to_string())?;
     let mut spec = Spec::parse(text).map_err(|e| anyhow!("{name}: {e}"))?;
     simulate::simulate(&mut spec).with_context(|| name.to_string())?;
-    let found = outcomes(&spec).map_err(|e| anyhow!("{name}: {e}"))?;
+    let found = evaluate(&spec).map_err(|e| anyhow!("{name}: {e}"))?;
     Ok((spec, found))
+}
+
+/// What becomes of the designs. Simulated missions take their time, so they show how far they are.
+fn evaluate(spec: &Spec) -> Result<Vec<Outcome>, Problem> {
+    let Some(plays) = &spec.monte_carlo else { return outcomes(spec) };
+    let missions = u64::from(plays.trials) * spec.designs.len() as u64;
+    let stage = Stage::new("simulated missions", missions, Counts::Things);
+    let found = outcomes_told(spec, &mut || stage.advance(1));
+    stage.bar().finish_and_clear();
+    found
 }
 
 fn as_json(spec: &Spec, found: &[Outcome]) -> Value {
@@ -114,7 +124,7 @@ mod tests {
     fn the_example_is_described_and_drawn() {
         let dir = tempfile::tempdir().unwrap();
         let file = |name: &str| dir.path().join(name);
-        let small = EXAMPLE.replace("trials = 2000", "trials = 100");
+        let small = EXAMPLE.replace("trials = 5000", "trials = 100");
         fs::write(file("p.toml"), small).unwrap();
         let plan = Plan {
             file: Some(file("p.toml")),

@@ -7,6 +7,7 @@ use weft_scenario::result::Measured;
 use weft_scenario::scenario::{Scenario, Setting};
 use weft_scenario::study;
 use weft_scenario::world::World;
+use weft_sim::perf::{FaultKind, System};
 
 /// Runs the scenario of a plan with each design, and has the designs say what came out, unless they do already.
 ///
@@ -19,6 +20,11 @@ pub fn simulate(spec: &mut Spec) -> Result<()> {
             None => Ok(()),
         };
     };
+    if spec.workload.is_some() {
+        bail!(
+            "workload: with [simulate] the scenario says what hosts do; omit [workload], and set keys in simulate.set"
+        );
+    }
     for n in 0..spec.designs.len() {
         let array = Array::new(spec, n)?;
         let design = &spec.designs[n];
@@ -52,10 +58,20 @@ pub fn simulate(spec: &mut Spec) -> Result<()> {
             // Scenarios have all parity wait, or none.
             immediate_parities: 0,
         });
+        // What the file says of a repair as a whole is not simulated.
+        let rate = rate.filter(|_| spec.repair.mttr_h.is_none());
         design.rebuild_h = design.rebuild_h.or(rate.map(|r| bytes / (r * 1e6) / 3600.0));
     }
     Ok(())
 }
+
+/// Keys of the scenario that a design says by keys of its own, and those.
+const OF_DESIGNS: [(&str, &str); 4] = [
+    ("nodes.workers", "disks"),
+    ("volume.layout", "layout"),
+    ("volume.unit", "unit_bytes"),
+    ("volume.width", "layout"),
+];
 
 fn run(simulate: &Simulate, spec: &Spec, n: usize, array: &Array) -> Result<Measured> {
     let mut scenario = Scenario::open(&simulate.scenario)?;
@@ -63,6 +79,11 @@ fn run(simulate: &Simulate, spec: &Spec, n: usize, array: &Array) -> Result<Meas
     for (from, all) in [("simulate.set", &simulate.set), ("set", &design.set)] {
         for text in all {
             let setting: Setting = text.parse().map_err(|e| anyhow!("{from}: {e}"))?;
+            if let Some((key, own)) = OF_DESIGNS.iter().find(|(key, _)| *key == setting.key) {
+                bail!(
+                    "{from}: {key} is the design's {own}; omit it here, and give {own} in [[designs]]"
+                );
+            }
             scenario.set(&setting, from)?;
         }
     }
@@ -74,16 +95,34 @@ fn run(simulate: &Simulate, spec: &Spec, n: usize, array: &Array) -> Result<Meas
     if array.unit.width() < array.disks() {
         set("volume.width", array.unit.width().to_string())?;
     }
-    let points = scenario.points()?.len();
-    if points != 1 {
+    let points = scenario.points()?;
+    let [point] = &points[..] else {
         bail!(
-            "simulate.scenario: {} has {points} points; set each swept key to one value in simulate.set",
-            simulate.scenario
+            "simulate.scenario: {} has {} points; set each swept key to one value in simulate.set",
+            simulate.scenario,
+            points.len()
         );
-    }
+    };
+    check_faults(simulate, &point.system)?;
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let (_, done) = study::run(&World::Simulated { jobs }, &scenario, None, None)?;
     done.into_values().next().context("the scenario has no result")
+}
+
+/// Refuses to lose several disks: two that are rebuilt at once are put back at the rate of both, and a plan asks for that of
+/// one.
+fn check_faults(simulate: &Simulate, system: &System) -> Result<()> {
+    let replaced = system
+        .faults
+        .iter()
+        .filter(|f| matches!(f.what, FaultKind::DiskReplaced | FaultKind::NodeReturns));
+    match replaced.count() {
+        0 | 1 => Ok(()),
+        several => bail!(
+            "simulate.scenario: {} rebuilds {several} disks, which share disks and links; replace one only in it",
+            simulate.scenario
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -145,6 +184,31 @@ mod tests {
         );
     }
 
+    /// Two disks that are rebuilt at once are put back at the rate of both.
+    #[test]
+    fn a_scenario_that_replaces_two_disks_says_nothing_of_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("two.toml");
+        let fault = |at: f64, what: &str, node: u32| {
+            format!("[[faults]]\nat_s = {at}\nwhat = \"{what}\"\nnode = {node}\n")
+        };
+        let faults: String = [0, 1]
+            .iter()
+            .map(|n| fault(0.1, "node-dies", *n) + &fault(0.5, "disk-replaced", *n))
+            .collect();
+        let scenario = format!(
+            "disks.size_bytes = 1048576\n[workload]\narrivals.open.rate_per_s = 10\n\
+             requests.fixed = {{ bytes = 4096, read_share = 1.0 }}\n[measure]\nreplications = 2\nuntil_whole = true\n{faults}"
+        );
+        std::fs::write(&file, scenario).unwrap();
+        let text = format!(
+            "disks = {{ size_gb = 1000, mttf_h = 1e6 }}\nsimulate = {{ scenario = {file:?} }}\n\
+             [[designs]]\nlayout = \"raid6\"\ndisks = 6"
+        );
+        let said = format!("{:#}", simulate(&mut Spec::parse(&text).unwrap()).unwrap_err());
+        assert!(said.contains("rebuilds 2 disks, which share"), "{said}");
+    }
+
     #[test]
     fn what_a_design_says_itself_is_not_simulated() {
         let mut spec = spec(ONE, "requests_s = 5");
@@ -171,6 +235,13 @@ mod tests {
             (ONE, "requests_s = 5\nset = [\"links.mb_s=10\"]", "omit one of them"),
             ("\"links.speed=1\"", "", "this key does not exist"),
             ("\"links\"", "", "is not KEY=VALUE"),
+            (
+                "\"nodes.workers=7\"",
+                "",
+                "simulate.set: nodes.workers is the design's disks; omit it here",
+            ),
+            (ONE, "set = [\"volume.layout=raid6\"]", "set: volume.layout is the design's layout"),
+            (ONE, "[workload]\nread_share = 1.0", "workload: with [simulate] the scenario says"),
         ] {
             let error = format!("{:#}", simulate(&mut spec(set, design)).unwrap_err());
             assert!(error.contains(why), "{error}");
