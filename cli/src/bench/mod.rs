@@ -31,8 +31,13 @@ const VICTIM: usize = 2;
 
 /// Whether the disk that was lost has all again.
 fn is_whole(status: &Status) -> bool {
+    is_whole_at(status, VICTIM)
+}
+
+/// The same of the disk of another node.
+fn is_whole_at(status: &Status, node: usize) -> bool {
     let mode = status.volumes.first().map(|v| v.mode);
-    status.nodes[VICTIM].state == NodeState::Up && mode == Some(VolumeMode::FaultFree)
+    status.nodes[node].state == NodeState::Up && mode == Some(VolumeMode::FaultFree)
 }
 
 /// Measure: 5 nodes, RAID 5, journal on, hosts on the Unix socket.
@@ -41,8 +46,8 @@ pub struct Bench {
     /// Directory on the disk to measure [default: the current one]
     #[arg(long, conflicts_with = "quick")]
     dir: Option<PathBuf>,
-    /// Seconds per workload [default: 3; 1 with --quick]
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    /// Seconds per workload; with --ordering, each round takes 0.3 of that [default: 3; 1 with --quick]
+    #[arg(long, conflicts_with = "rebuild", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: Option<u64>,
     /// Use a small volume in memory
     #[arg(long)]

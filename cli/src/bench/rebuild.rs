@@ -15,7 +15,7 @@ use weft_host::status::{NodeState, NodeStatus, Status};
 use weft_host::{Array, Control, ControlRequest, Handle, Listen, NodeAction, Spec};
 use weft_terminal::{Counts, Stage, align_right, mb_per_s, say, say_json, table};
 
-use super::{Bench, Medium, VICTIM, VOLUME, is_whole};
+use super::{Bench, Medium, VICTIM, VOLUME, is_whole_at};
 use weft_trial::load::{connect, fill};
 use weft_trial::scratch::Scratch;
 
@@ -47,6 +47,8 @@ impl std::str::FromStr for Choice {
 /// An array of a layout.
 struct Subject {
     layout: LayoutSpec,
+    /// The node whose disk is lost.
+    victim: usize,
     array: Handle,
     control: Control,
     rounds: Vec<Round>,
@@ -98,7 +100,7 @@ fn measure(
     let stage = Stage::new(name, (ROUNDS * layouts.len()) as u64, Counts::Things);
     for _ in 0..ROUNDS {
         for subject in &mut subjects {
-            let round = rebuild(&mut subject.control)?;
+            let round = rebuild(&mut subject.control, subject.victim)?;
             subject.rounds.push(round);
             stage.advance(1);
         }
@@ -130,36 +132,41 @@ fn start(bench: &Bench, medium: &Medium, layout: LayoutSpec) -> Result<Subject> 
     fill(&mut host, &format!("{}, {layout}: filling the volume", medium.name))?;
     let mut control = Control::connect(dir.path())?;
     control.request(&ControlRequest::Quiesce)?;
-    Ok(Subject { layout, array, control, rounds: Vec::new(), _dir: dir })
+    Ok(Subject { layout, victim: victim(nodes), array, control, rounds: Vec::new(), _dir: dir })
+}
+
+/// The node whose disk is lost: the last one where there are few.
+fn victim(nodes: usize) -> usize {
+    VICTIM.min(nodes - 1)
 }
 
 /// Loses a disk and waits until an empty one in its place holds all again.
-fn rebuild(control: &mut Control) -> Result<Round> {
-    control.request(&ControlRequest::Node { action: NodeAction::Kill, node: VICTIM })?;
-    let before = counted(&control.status()?);
+fn rebuild(control: &mut Control, victim: usize) -> Result<Round> {
+    control.request(&ControlRequest::Node { action: NodeAction::Kill, node: victim })?;
+    let before = counted(&control.status()?, victim);
     let begun = Instant::now();
-    control.request(&ControlRequest::disk_replace(VICTIM))?;
+    control.request(&ControlRequest::disk_replace(victim))?;
     let status = loop {
         let status = control.status()?;
-        if is_whole(&status) {
+        if is_whole_at(&status, victim) {
             break status;
         }
         ensure!(begun.elapsed() < PATIENCE, "the disk was not rebuilt within {PATIENCE:?}");
         thread::sleep(Duration::from_millis(5));
     };
     let seconds = begun.elapsed().as_secs_f64();
-    let counters = status.nodes[VICTIM].counters;
+    let counters = status.nodes[victim].counters;
     let counters = counters.context("the node does not report its rebuilt content")?;
     let put_back = counters.rebuilt_sectors * SECTOR;
     // Between nodes went what was read, and what came of it.
-    let read = (counted(&status) - before).saturating_sub(put_back);
+    let read = (counted(&status, victim) - before).saturating_sub(put_back);
     Ok(Round { seconds, put_back, read })
 }
 
 /// Bytes that went between nodes so far.
-fn counted(status: &Status) -> u64 {
+fn counted(status: &Status, victim: usize) -> u64 {
     // The victim begins to count anew.
-    let counts = |(n, node): &(usize, &NodeStatus)| *n != VICTIM || node.state == NodeState::Up;
+    let counts = |(n, node): &(usize, &NodeStatus)| *n != victim || node.state == NodeState::Up;
     let nodes = status.nodes.iter().enumerate().filter(counts);
     nodes.filter_map(|(_, node)| node.counters).map(|c| c.totals.wire_bytes).sum()
 }
@@ -208,4 +215,18 @@ fn describe(bench: &Bench, media: &[(&str, Vec<(LayoutSpec, Round)>)]) -> String
          process; the median of {ROUNDS} rounds, in turns",
         weft_host::Size(share(bench)),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A mirror has two nodes only.
+    #[test]
+    fn the_victim_is_a_node_of_the_layout() {
+        for (layout, node) in [("raid1", 1), ("rs:1+1", 1), ("raid5", 2), ("lrc:12+2+2", 2)] {
+            let Choice(chosen) = layout.parse().unwrap();
+            assert_eq!(victim(chosen[0].least_nodes()), node, "{layout}");
+        }
+    }
 }
