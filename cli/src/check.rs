@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use weft_core::layout::LayoutSpec;
 use weft_core::policy::{Roles, Setting, Timing};
 use weft_host::Lanes;
-use weft_sim::check::{Comings, Failure, Options, Summary, run_seed};
+use weft_sim::check::{Comings, Failure, Faults, Options, Summary, run_seed};
 use weft_terminal::{Counts, Stage, say, say_json};
 use weft_trial::faults::{FAULTS, Fault, Trial};
 
@@ -81,7 +81,7 @@ pub struct Check {
     operations: u32,
 
     /// Ordering of the volume for every seed [default: random]
-    #[arg(long, conflicts_with = "real")]
+    #[arg(long, conflicts_with_all = ["real", "explore"])]
     ordering: Option<weft_core::order::Ordering>,
     /// Run nodes in processes with consensus members in every seed: leases, elections, partitions, pauses [default: in a quarter of the seeds]
     #[arg(long, conflicts_with_all = ["real", "explore"])]
@@ -93,7 +93,7 @@ pub struct Check {
     #[arg(long, value_name = "N", requires = "members", value_parser = clap::value_parser!(u16).range(..=8))]
     attached: Option<u16>,
     /// With ordering=sequencer, its form: centralized, partially-centralized, originator-driven or worker-driven [default: random]
-    #[arg(long, value_name = "FORM", conflicts_with = "real")]
+    #[arg(long, value_name = "FORM", conflicts_with_all = ["real", "explore"])]
     sequencer: Option<weft_core::order::sequencer::SequencerForm>,
     /// Number of trace lines to print for the first failure
     #[arg(long, default_value_t = 60)]
@@ -354,6 +354,7 @@ impl Check {
             "nodes_joined": report.comings.joined,
             "disks_added": report.comings.added,
             "nodes_left": report.comings.left,
+            "ended_early": report.unremembered,
             "simulated_seconds": report.nanos as f64 / 1e9,
             "seconds": seconds,
             "failures": report.failed.iter().map(failure).collect::<Vec<_>>(),
@@ -406,7 +407,7 @@ impl Report {
 
 fn kinds(options: &Options) -> Vec<&'static str> {
     let faults = options.faults;
-    [
+    let kinds = [
         (faults.crashes, "crashes"),
         (faults.power, "power cuts"),
         (faults.rot, "rot"),
@@ -416,15 +417,18 @@ fn kinds(options: &Options) -> Vec<&'static str> {
         (faults.slow, "a slow disk"),
         (faults.hangs, "hung disks"),
         (faults.full, "full file systems"),
+        (faults.errors, "disks with passing errors"),
         (faults.beyond, "more losses than the layout tolerates"),
         (faults.moves, "moving columns"),
+        (faults.operator, "changes by an operator"),
         (faults.pauses, "stopped processes"),
         (faults.cuts, "isolated processes"),
         (faults.links, "broken links with detours"),
-    ]
-    .into_iter()
-    .filter_map(|(happens, name)| happens.then_some(name))
-    .collect()
+    ];
+    // No kind of fault is left out.
+    const { assert!(size_of::<Faults>() == 16) };
+    debug_assert_eq!(kinds.len(), size_of::<Faults>());
+    kinds.into_iter().filter_map(|(happens, name)| happens.then_some(name)).collect()
 }
 
 fn needs(shrunk: Option<&Options>) -> String {
