@@ -13,7 +13,7 @@ use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::NodeConfig;
 use weft_core::order::sequencer::{OrderCost, Standpoint};
 use weft_core::plan::{self, Asked, Explanation, PlanError, Range, Totals};
-use weft_core::policy::{Choice, Ordering, Policy, SequencerForm, Setting};
+use weft_core::policy::{Choice, Ordering, Policy, PolicyError, SequencerForm, Setting, Timing};
 use weft_core::units::{ColumnSet, MAX_NODES};
 use weft_host::{Size, Spec};
 use weft_terminal::{bytes, say, say_json, table, with_rules};
@@ -226,7 +226,25 @@ impl Common {
             policy.journal = policy.commit.is_voted();
         }
         policy.check(&said)?;
+        self.check_layout(&policy, &said)?;
         Ok(policy)
+    }
+
+    /// Refuses what a cluster refuses of a volume with this layout.
+    fn check_layout(&self, policy: &Policy, said: &[Setting]) -> Result<()> {
+        let (geometry, layout) = (self.geometry()?, self.layout.to_string());
+        let waits = |s: &&Setting| matches!(s, Setting::Redundancy(t) if *t != Timing::Immediate);
+        if let Some(given) = said.iter().find(waits).filter(|_| !geometry.is_redundant()) {
+            bail!(PolicyError::NoParity { given: *given, layout });
+        }
+        let parities = geometry.code.parity_columns();
+        let given = policy.redundancy.immediate_parities;
+        if given > 0 && usize::from(given) >= parities {
+            let most = parities.saturating_sub(1);
+            let given = Setting::ImmediateParities(given);
+            bail!(PolicyError::NoneWaits { given, layout, parities, most });
+        }
+        Ok(())
     }
 
     fn explain(&self, policy: Policy, asked: Asked) -> Result<(Geometry, Explanation)> {

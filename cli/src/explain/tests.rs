@@ -73,6 +73,7 @@ fn where_parity_waits_a_small_write_marks_it_once() {
         ("--marked", "--redundancy deferred"),
         ("--redundancy deferred --immediate-parities 1 --marked", "each write informs the parity"),
         ("--redundancy deferred --failed 1 --marked", "omit --failed"),
+        ("--redundancy deferred --immediate-parities 7", "at most 1 can be immediate"),
     ] {
         let error = line(more).unwrap_err().to_string();
         assert!(error.contains(says), "{error}");
@@ -302,4 +303,14 @@ fn both_units_of_a_disk_are_shown() {
     let reads = said["read_for_lost"].as_array().unwrap();
     assert_eq!(reads.len(), 30);
     assert!(reads.iter().all(|r| r["from"].as_array().unwrap().len() == 4), "{reads:?}");
+}
+
+/// As a cluster refuses them.
+#[test]
+fn a_layout_without_parity_has_none_to_defer_or_to_copy_to() {
+    for redundancy in ["deferred", "copied"] {
+        let line = format!("write --layout raid0 --offset 0 --length 4K --redundancy {redundancy}");
+        let error = explained(&line).unwrap_err().to_string();
+        assert!(error.contains("needs a layout with parity, and raid0 has none"), "{error}");
+    }
 }
