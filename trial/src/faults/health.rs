@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use serde_json::Value;
 use weft_host::ControlRequest;
 use weft_host::status::{ClusterStatus, NodeState, Status, VolumeMode};
 
@@ -12,6 +13,27 @@ use super::cluster::{BUSY, Cluster, WHOLE};
 
 /// Scrubs of a volume; one of them must have passed over nothing.
 const SCRUBS: u32 = 3;
+
+/// What a scrub says of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scrubbed {
+    /// All parity matches.
+    True,
+    /// Nothing is wrong, and some was not looked at.
+    InPart,
+    /// Parity is wrong, whether or not it can be told which unit is.
+    Wrong,
+}
+
+/// Reads what a node answers to a scrub.
+pub(super) fn scrubbed(answer: &Value) -> Scrubbed {
+    let is_none = |what: &str| answer[what] == 0;
+    match (is_none("mismatched") && is_none("unclear"), is_none("skipped")) {
+        (true, true) => Scrubbed::True,
+        (true, false) => Scrubbed::InPart,
+        (false, _) => Scrubbed::Wrong,
+    }
+}
 
 /// How a process sees the group that it is in, in words.
 fn group(cluster: &ClusterStatus) -> String {
@@ -115,10 +137,11 @@ impl Cluster {
                     Err(_) if volume.snapshot_of.is_some() => break,
                     found => found?,
                 };
-                let count = |what: &str| found[what].as_u64().unwrap_or(0);
-                match (count("mismatched"), count("skipped")) {
-                    (0, 0) => break,
-                    (0, _) if left > 0 => _ = self.wait_until_whole(WHOLE, Duration::ZERO)?,
+                match scrubbed(&found) {
+                    Scrubbed::True => break,
+                    Scrubbed::InPart if left > 0 => {
+                        self.wait_until_whole(WHOLE, Duration::ZERO)?;
+                    }
                     _ => bail!("the scrub of {} found wrong parity: {found}", volume.name),
                 }
             }
@@ -146,5 +169,22 @@ impl Cluster {
             }
         }
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn parity_is_wrong_also_where_nobody_can_tell_which() {
+        let answer = |mismatched, unclear, skipped| {
+            scrubbed(&json!({ "mismatched": mismatched, "unclear": unclear, "skipped": skipped }))
+        };
+        assert_eq!([answer(0, 0, 0), answer(0, 0, 2)], [Scrubbed::True, Scrubbed::InPart]);
+        assert_eq!([answer(1, 0, 0), answer(0, 1, 0), answer(0, 1, 2)], [Scrubbed::Wrong; 3]);
+        assert_eq!(scrubbed(&json!({})), Scrubbed::Wrong, "it is not said");
     }
 }

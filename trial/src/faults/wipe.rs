@@ -17,6 +17,7 @@ use weft_host::{ControlRequest, VolumeCreation};
 
 use super::cluster::{Cluster, WHOLE};
 use super::damage::wait;
+use super::health::{Scrubbed, scrubbed};
 use super::inflict;
 
 /// The volume that is written, its size and its stripe unit.
@@ -238,7 +239,8 @@ impl Seen {
             ensure!(found == Some(wanted), "block {block} is not what it was mended to");
         }
         ask(cluster, self.other, &refresh(), "sectors_left", 0)?;
-        ask(cluster, self.other, &ControlRequest::scrub(VOLUME), "mismatched", 0)?;
+        let scrub = cluster.ask(self.other, &ControlRequest::scrub(VOLUME))?;
+        ensure!(scrubbed(&scrub) != Scrubbed::Wrong, "the scrub found wrong parity: {scrub}");
         Ok(())
     }
 
