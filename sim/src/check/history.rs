@@ -12,6 +12,9 @@
 //! A request whose host was never answered may have happened at any time after it began, or
 //! never. Where a reservation forbids it, it must have happened before that.
 //!
+//! Zeros carry no number. They are checked by what has one: a value is not there before and after zeros were written
+//! or seen, and where zeros are seen, some zeroing (or the beginning) may be the last before that.
+//!
 //! A request that compares and writes comes next after what it found: the two values are one in the first check.
 //!
 //! With limited atomicity ([`check_limited`]) a write that was interrupted may have happened in part, and once
@@ -38,6 +41,8 @@ pub enum Did {
     Read(Vec<u32>),
     /// Compared its blocks with these numbers and wrote its own, with nothing in between.
     Replaced(Vec<u32>),
+    /// Accepted that content is lost: lost blocks are zeros from then on, and all others stay.
+    Accepted,
 }
 
 impl Did {
@@ -49,6 +54,11 @@ impl Did {
     /// Whether it leaves its own number in its blocks.
     pub fn is_known_by_number(&self) -> bool {
         matches!(self, Did::Wrote { zeros: false } | Did::Replaced(_))
+    }
+
+    /// Whether zeros may come of it.
+    fn may_zero(&self) -> bool {
+        matches!(self, Did::Wrote { zeros: true } | Did::Accepted)
     }
 }
 
@@ -74,6 +84,17 @@ impl Op {
     fn over(&self) -> Nanos {
         let end = self.end.unwrap_or(Nanos::MAX);
         self.by.map_or(end, |by| by.min(end))
+    }
+
+    /// When a block must have been zeros, if ever: from when until when. A zeroing that was answered though it was
+    /// forbidden has found zeros.
+    fn zeros_at(&self, block: u64) -> Option<(Nanos, Nanos)> {
+        let is_zeros = match &self.did {
+            Did::Wrote { zeros } => *zeros,
+            Did::Read(values) => values[(block - self.blocks.start) as usize] == 0,
+            Did::Replaced(_) | Did::Accepted => false,
+        };
+        self.end.filter(|_| is_zeros).map(|end| (self.start, end))
     }
 }
 
@@ -130,12 +151,17 @@ pub fn check(ops: &[Op]) -> Result<(), String> {
         op.blocks.clone().for_each(|b| on_block.entry(b).or_default().push(op));
     }
     let mut zones = BTreeMap::new();
-    for (block, ops) in on_block {
-        let found = zones_of(block, &ops, &by_id, &seen)?;
-        check_zones(block, &joined(block, &ops, &found)?)?;
-        zones.insert(block, found);
+    for (block, ops) in &on_block {
+        let found = zones_of(*block, ops, &by_id, &seen)?;
+        let joined = joined(*block, ops, &found)?;
+        check_zones(*block, &joined)?;
+        check_between(*block, ops, &joined)?;
+        let zeros = ops.iter().filter(|op| matches!(op.did, Did::Read(_)));
+        let mut zeros = zeros.filter(|op| op.zeros_at(*block).is_some());
+        zeros.try_for_each(|read| check_zeros(*block, read, ops, &found))?;
+        zones.insert(*block, found);
     }
-    ops.iter().try_for_each(|op| check_atomic(op, &by_id, &zones))
+    ops.iter().try_for_each(|op| check_atomic(op, &by_id, &zones, &on_block))
 }
 
 /// The numbers that were seen, or found by who replaced them.
@@ -148,7 +174,7 @@ fn seen(ops: &[Op]) -> BTreeSet<u32> {
         match &op.did {
             Did::Read(values) => seen.extend(values),
             Did::Replaced(found) if op.end.is_some() || seen.contains(&op.id) => seen.extend(found),
-            Did::Replaced(_) | Did::Wrote { .. } => {}
+            Did::Replaced(_) | Did::Wrote { .. } | Did::Accepted => {}
         }
     }
     seen
@@ -178,7 +204,7 @@ pub fn check_limited(ops: &[Op]) -> Result<(), String> {
         for (block, value) in read.blocks.clone().zip(values) {
             let writes = writes_to.get(&block).map_or(&[][..], |w| w);
             if *value == 0 {
-                check_zeros(block, read, writes)?;
+                check_zeros(block, read, writes, &answered(writes))?;
                 continue;
             }
             let seen = source(block, read, *value, &by_id)?;
@@ -193,6 +219,12 @@ pub fn check_limited(ops: &[Op]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// The zones of the writes that were answered, by themselves.
+fn answered(writes: &[&Op]) -> BTreeMap<u32, Zone> {
+    let zone = |op: &&Op| Some((op.id, Zone { first_end: op.end?, last_start: op.start }));
+    writes.iter().filter(|op| op.did.is_known_by_number()).filter_map(zone).collect()
 }
 
 /// The write that a read saw in a block.
@@ -229,7 +261,6 @@ fn zones_of(
         let value = values[(block - op.blocks.start) as usize];
         let end = op.end.unwrap_or(Nanos::MAX);
         if value == 0 {
-            check_zeros(block, op, ops)?;
             continue;
         }
         source(block, op, value, by_id)?;
@@ -242,21 +273,44 @@ fn zones_of(
     Ok(zones)
 }
 
-/// Zeros may be what was there first or what any zeroing wrote, so all that is checked is
-/// that some source of zeros is not certainly overwritten before the read began.
-fn check_zeros(block: u64, read: &Op, ops: &[&Op]) -> Result<(), String> {
-    let zeroings = ops.iter().filter(|o| o.did == Did::Wrote { zeros: true });
-    let sources = zeroings.filter(|z| z.start <= read.end.unwrap_or(Nanos::MAX)).map(|z| z.over());
-    let sources: Vec<Nanos> = sources.chain([0]).collect();
-    let writes = || ops.iter().filter(|o| o.did.is_known_by_number());
-    let overwritten =
-        |end: Nanos| writes().find(|w| w.start >= end && w.end.is_some_and(|e| e < read.start));
-    if sources.iter().all(|end| overwritten(*end).is_some()) {
-        let by = sources.iter().filter_map(|e| overwritten(*e)).map(|w| w.id).max().unwrap_or(0);
-        return Err(format!(
-            "block {block}: read {} saw zeros after write {by} was answered",
-            read.id
-        ));
+/// Zeros may come of any zeroing, or have been there first. Of one of these it must not be certain that other content
+/// came after it and before the read began.
+fn check_zeros(
+    block: u64,
+    read: &Op,
+    ops: &[&Op],
+    zones: &BTreeMap<u32, Zone>,
+) -> Result<(), String> {
+    let zeroings = ops.iter().filter(|op| op.did.may_zero());
+    let zeroings = zeroings.filter(|z| z.start <= read.end.unwrap_or(Nanos::MAX));
+    // The first zeros were over before anything.
+    let sources = zeroings.map(|z| Some(z.over())).chain([None]);
+    let overwritten = |over: Option<Nanos>| {
+        let later = |z: &Zone| Some(z.last_start) > over && z.first_end < read.start;
+        zones.iter().rev().find(|(_, zone)| later(zone)).map(|(id, _)| *id)
+    };
+    match sources.map(overwritten).collect::<Option<Vec<u32>>>() {
+        None => Ok(()),
+        Some(by) => Err(format!(
+            "block {block}: read {} saw zeros after write {} was there",
+            read.id,
+            by.into_iter().max().unwrap_or(0)
+        )),
+    }
+}
+
+/// No value is there before and after zeros.
+fn check_between(block: u64, ops: &[&Op], zones: &BTreeMap<u32, Zone>) -> Result<(), String> {
+    for op in ops {
+        let Some((start, end)) = op.zeros_at(block) else { continue };
+        let around = |z: &Zone| z.first_end < start && end < z.last_start;
+        if let Some((id, _)) = zones.iter().find(|(_, zone)| around(zone)) {
+            let what = if op.did.writes() { "wrote" } else { "saw" };
+            return Err(format!(
+                "block {block}: write {id} was there before and after request {} {what} zeros",
+                op.id
+            ));
+        }
     }
     Ok(())
 }
@@ -314,15 +368,25 @@ fn check_atomic(
     read: &Op,
     by_id: &BTreeMap<u32, &Op>,
     zones: &BTreeMap<u64, BTreeMap<u32, Zone>>,
+    on_block: &BTreeMap<u64, Vec<&Op>>,
 ) -> Result<(), String> {
     let Did::Read(values) = &read.did else { return Ok(()) };
     let value_at = |block: u64| values[(block - read.blocks.start) as usize];
     let distinct: BTreeSet<u32> = values.iter().copied().filter(|v| *v != 0).collect();
+    let end = read.end.unwrap_or(Nanos::MAX);
     for write in distinct {
-        let covered = &by_id[&write].blocks;
+        let (covered, start) = (&by_id[&write].blocks, by_id[&write].start);
         let (lo, hi) = (covered.start.max(read.blocks.start), covered.end.min(read.blocks.end));
         for block in lo..hi {
             let other = value_at(block);
+            let later = |z: &&Op| z.did.may_zero() && z.start <= end && z.over() >= start;
+            if other == 0 && !on_block[&block].iter().any(later) {
+                return Err(format!(
+                    "read {} saw write {write} in part: block {block} held zeros, and nothing that \
+                     zeroes it can have come after the write",
+                    read.id
+                ));
+            }
             let (Some(zone), Some(older)) = (zones[&block].get(&write), zones[&block].get(&other))
             else {
                 continue;
@@ -388,6 +452,58 @@ mod tests {
         assert!(check(&gone).unwrap_err().contains("zeros"));
         assert!(check(&[read(2, 0, &[7], 3, 4)]).unwrap_err().contains("never was"));
         assert_eq!(numbers(8, &content(9, 7..8)), Err(8), "content of another block");
+    }
+
+    fn zero(id: u32, blocks: Range<u64>, start: Nanos, end: Option<Nanos>) -> Op {
+        Op { did: Did::Wrote { zeros: true }, ..write(id, blocks, start, end) }
+    }
+
+    #[test]
+    fn a_zeroing_that_is_lost_is_found() {
+        let (old, zeros) = (write(1, 0..1, 1, Some(2)), zero(2, 0..1, 3, Some(4)));
+        let at = |id, value, at| read(id, 0, &[value], at, at + 1);
+        assert_eq!(check(&[old.clone(), zeros.clone(), at(3, 0, 5)]), Ok(()));
+        let lost = check(&[old.clone(), zeros.clone(), at(3, 1, 5)]);
+        assert!(lost.unwrap_err().contains("before and after request 2 wrote zeros"));
+        // It may have come after the read began.
+        assert_eq!(check(&[old.clone(), zeros.clone(), at(3, 1, 4)]), Ok(()));
+        // One that was never answered, and was seen.
+        let open = zero(2, 0..1, 3, None);
+        let undone = check(&[old.clone(), open.clone(), at(3, 0, 5), at(4, 1, 7)]);
+        assert!(undone.unwrap_err().contains("request 3 saw zeros"));
+        // One that comes late though it is forbidden.
+        let late = Op { by: Some(4), ..open };
+        assert!(check(&[old.clone(), late.clone(), at(3, 1, 5), at(4, 0, 7)]).is_err());
+        assert_eq!(check(&[old.clone(), late, at(3, 1, 3), at(4, 0, 7)]), Ok(()));
+        // Not all of a range that is accepted has to be lost.
+        let accepted = Op { did: Did::Accepted, ..zeros.clone() };
+        assert_eq!(check(&[old.clone(), accepted.clone(), at(3, 1, 5)]), Ok(()));
+        assert_eq!(check(&[old.clone(), accepted, at(3, 0, 5)]), Ok(()));
+        // What replaces the value that was there before.
+        assert!(check(&[old, zeros, replace(3, 1, 5, 6)]).is_err());
+    }
+
+    #[test]
+    fn zeros_after_a_write_that_was_only_seen_are_found() {
+        let open = write(1, 0..1, 1, None);
+        let gone = [open.clone(), read(2, 0, &[1], 2, 3), read(3, 0, &[0], 4, 5)];
+        assert!(check(&gone).unwrap_err().contains("zeros"));
+        let again = [open, read(2, 0, &[0], 2, 3), read(3, 0, &[1], 4, 5)];
+        assert_eq!(check(&again), Ok(()));
+    }
+
+    #[test]
+    fn a_write_in_part_over_zeros_is_found() {
+        let (whole, torn) = (write(1, 0..2, 4, Some(5)), read(3, 0, &[1, 0], 8, 9));
+        assert!(check(&[whole.clone(), torn.clone()]).is_err());
+        let open = write(1, 0..2, 4, None);
+        assert!(check(&[open, torn.clone()]).unwrap_err().contains("in part"));
+        for (start, end, can_be) in
+            [(1, Some(3), false), (1, Some(4), true), (6, None, true), (10, None, false)]
+        {
+            let ops = [whole.clone(), zero(2, 1..2, start, end), torn.clone()];
+            assert_eq!(check(&ops).is_ok(), can_be, "zeros from {start} to {end:?}");
+        }
     }
 
     #[test]

@@ -394,9 +394,8 @@ impl Run {
             let blocks = first..(first + SECTOR / BLOCK).min(all);
             let len = (blocks.end - blocks.start) * BLOCK;
             let range = Range { offset: first * BLOCK, len };
-            let zeros = Did::Wrote { zeros: true };
             self.by_operator();
-            self.ask(0, &zeros, blocks.clone(), HostOp::Accept(range));
+            self.ask(0, &Did::Accepted, blocks.clone(), HostOp::Accept(range));
             self.until("the loss is accepted", |run| run.clients[0].op.is_none())?;
             self.ask(0, &Did::Read(Vec::new()), blocks, HostOp::Read(range));
             self.until("the lost range is read", |run| run.clients[0].op.is_none())?;
