@@ -4,24 +4,37 @@ use weft_core::cluster::{EXTENT_COLUMN_BYTES, Place as Room, Volume, place_volum
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{Bug, NodeConfig};
 use weft_core::policy::{CHOICES, Policy};
+use weft_core::store::Superblock;
 use weft_core::units::{MILLIS, NodeId, SECTOR, VolumeId};
 
-use crate::world::World;
+use crate::world::{Crew, Sizes, World};
 
 pub(crate) const VOLUME: VolumeId = VolumeId(1);
 pub(crate) const NODES: usize = 5;
 
 /// A world that is still starting: rs:3+2, four stripes, units of four sectors.
 pub(crate) fn world(seed: u64, policy: Policy, bug: Option<Bug>) -> World {
+    let config = NodeConfig { patience: 40 * MILLIS, bug, ..NodeConfig::default() };
+    World::new(seed, NODES, 1200, 256, config, |data| vec![volume(data, policy)])
+}
+
+/// The same, each node in a process of its own.
+pub(crate) fn world_of_processes(seed: u64) -> World {
+    let crew = Crew { nodes: NODES, hosted: 1, attached: 0, later: 0, added: false };
+    let sizes = Sizes { sectors: 1200, journal: 256, slot: Superblock::SLOT };
+    let (nodes, members) = (NodeConfig::default(), weft_member::Config::default());
+    let volumes = |data| vec![volume(data, Policy::default())];
+    World::of_processes(seed, crew, sizes, nodes, members, volumes)
+}
+
+/// Its volume, on disks that have this number of sectors for data.
+fn volume(data: u64, policy: Policy) -> Volume {
     let layout: LayoutSpec = "rs:3+2".parse().unwrap();
     let geometry = Geometry::new(layout.over(NODES).unwrap(), 4 * SECTOR);
     let size = 4 * geometry.stripe_bytes();
-    let config = NodeConfig { patience: 40 * MILLIS, bug, ..NodeConfig::default() };
-    World::new(seed, NODES, 1200, 256, config, |data| {
-        let rooms = Room::apart(&[data; NODES]);
-        let extents = place_volume(&geometry, size, &rooms, &[], EXTENT_COLUMN_BYTES).unwrap();
-        vec![Volume { policy, ..Volume::new(VOLUME, "v", size, &layout, geometry, extents) }]
-    })
+    let rooms = Room::apart(&[data; NODES]);
+    let extents = place_volume(&geometry, size, &rooms, &[], EXTENT_COLUMN_BYTES).unwrap();
+    Volume { policy, ..Volume::new(VOLUME, "v", size, &layout, geometry, extents) }
 }
 
 /// Whether all nodes that are up have entered the map.

@@ -207,19 +207,26 @@ impl World {
         self.places[usize::from(id.0)].superblock.as_ref()
     }
 
+    /// The life of a node ends, with those of `gone`. What it leaves is taken down: what those who go on have heard of its
+    /// disk, and what it has counted.
+    pub(super) fn ends(&mut self, node: NodeId, gone: &[NodeId]) {
+        let others = (0..).map(NodeId).zip(&self.places).filter(|(n, _)| !gone.contains(n));
+        let others = others.filter_map(|(_, place)| place.node.as_ref());
+        let heard: Vec<_> = others.filter_map(|other| other.heard_of(node)).collect();
+        let place = &mut self.places[usize::from(node.0)];
+        place.promises.died(heard.into_iter());
+        let counters = place.node.take().map(|node| node.status().counters);
+        self.settled_in_part += counters.map_or(0, |c| c.settled_in_part);
+        place.life += 1;
+        place.held = Held::default();
+    }
+
     pub(super) fn fell(&mut self, id: NodeId, power: bool) {
         self.tell(|| format!("{id} dies{}", if power { ", its disk loses power" } else { "" }));
         let gone = self.hosted_with(id);
         for node in gone.iter().copied() {
-            let others = (0..).map(NodeId).zip(&self.places).filter(|(n, _)| !gone.contains(n));
-            let others = others.filter_map(|(_, place)| place.node.as_ref());
-            let heard: Vec<_> = others.filter_map(|other| other.heard_of(node)).collect();
+            self.ends(node, &gone);
             let place = &mut self.places[usize::from(node.0)];
-            place.promises.died(heard.into_iter());
-            let counters = place.node.take().map(|node| node.status().counters);
-            self.settled_in_part += counters.map_or(0, |c| c.settled_in_part);
-            place.life += 1;
-            place.held = Held::default();
             if power && self.tears_superblocks {
                 place.disk.tear_started(0..SUPERBLOCKS, &mut self.rng);
             }

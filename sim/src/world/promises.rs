@@ -56,6 +56,12 @@ impl Promises {
         self.at_death.get_or_insert_with(|| (heard.collect(), *all));
     }
 
+    /// Whether it is known what others had heard when its node died.
+    #[cfg(test)]
+    pub fn are_over(&self) -> bool {
+        self.at_death.is_some()
+    }
+
     /// It is taken up again, as it was found. Says of what it has lost a promise of which nobody can know any more.
     pub fn taken_up(&mut self, found: Reached) -> Option<Forgotten> {
         let Promises { at_cut, at_death, .. } = std::mem::take(self);

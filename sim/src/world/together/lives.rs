@@ -67,11 +67,8 @@ impl World {
 
     pub(in crate::world) fn fell_alone(&mut self, id: NodeId) {
         self.tell(|| format!("{id} dies, and its process does not"));
-        let place = &mut self.places[usize::from(id.0)];
-        place.node = None;
-        place.life += 1;
-        place.held = Default::default();
-        place.disk.process_dies(&mut self.rng);
+        self.ends(id, &[id]);
+        self.places[usize::from(id.0)].disk.process_dies(&mut self.rng);
         self.hear(id, Heard::NodeDied(id));
         self.turn(id);
     }
@@ -113,5 +110,22 @@ impl World {
         };
         let until = self.seat(whose).paused_until;
         until.checked_sub(self.now()).filter(|wait| *wait > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::small_worlds::world_of_processes;
+
+    #[test]
+    fn what_others_have_heard_of_a_node_that_dies_alone_is_taken_down() {
+        let mut world = world_of_processes(1);
+        while !world.is_united() {
+            assert!(world.step().is_some() && world.now() < 60_000 * MILLIS);
+        }
+        assert!(!world.places[1].promises.are_over());
+        world.kill_node_alone(NodeId(1), 1000 * MILLIS);
+        assert!(world.places[1].promises.are_over() && !world.places[2].promises.are_over());
     }
 }
