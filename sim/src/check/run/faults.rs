@@ -66,6 +66,42 @@ pub(super) enum Fault {
     Member(MemberFault),
 }
 
+impl Fault {
+    /// Whether content that is on one disk alone may be lost by it. To lose a node for a time, or its process, or to move
+    /// its columns, loses nothing.
+    fn may_lose(self) -> bool {
+        match self {
+            Fault::Power(copied) => copied.is_some(),
+            Fault::Rot(_)
+            | Fault::Spoil(_)
+            | Fault::Err(..)
+            | Fault::Page(..)
+            | Fault::Damage(..)
+            | Fault::Replace(_)
+            | Fault::GiveUp(_) => true,
+            Fault::Kill(..)
+            | Fault::Return(_)
+            | Fault::Refuse(_)
+            | Fault::Hang(_)
+            | Fault::Answer(_)
+            | Fault::Fill(_)
+            | Fault::TellFull(_)
+            | Fault::HasRoom(_)
+            | Fault::Watch(_)
+            | Fault::GiveUpAfter(_)
+            | Fault::Drain(..)
+            | Fault::Suspect(..)
+            | Fault::Rebalance(_)
+            | Fault::Form(_)
+            | Fault::Choose(..)
+            | Fault::ChooseIn(..)
+            | Fault::Reserve(_)
+            | Fault::Relapse(_)
+            | Fault::Member(_) => false,
+        }
+    }
+}
+
 impl Run {
     pub(super) fn draw_faults(&mut self) {
         let f = self.options.faults;
@@ -332,26 +368,7 @@ impl Run {
     }
 
     pub(super) fn fault(&mut self, fault: Fault) {
-        let spares = matches!(
-            fault,
-            Fault::Kill(..)
-                | Fault::Return(_)
-                | Fault::Power(None)
-                | Fault::Choose(..)
-                | Fault::ChooseIn(..)
-                | Fault::Form(_)
-                | Fault::GiveUpAfter(_)
-                | Fault::Suspect(..)
-                | Fault::Hang(_)
-                | Fault::Answer(_)
-                | Fault::Fill(_)
-                | Fault::TellFull(_)
-                | Fault::HasRoom(_)
-                | Fault::Watch(_)
-                | Fault::Reserve(_)
-                | Fault::Relapse(_)
-        );
-        self.loses |= !spares;
+        self.loses |= fault.may_lose();
         match fault {
             Fault::Kill(node, power) if self.world.runs(node) => self.dies(node, power),
             Fault::Return(node) if !self.world.runs(node) => self.returns(node),
@@ -483,5 +500,24 @@ impl Run {
                 self.world.call_after(MILLIS, CLIENT | n as u64);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_happens_to_processes_loses_no_content() {
+        let node = NodeId(1);
+        let spares = [
+            Fault::Member(MemberFault::Rate(node, 7)),
+            Fault::Member(MemberFault::KillLeader(true, MILLIS)),
+            Fault::Drain(node, true),
+            Fault::Power(None),
+        ];
+        assert!(spares.into_iter().all(|fault| !fault.may_lose()));
+        let harms = [Fault::Power(Some(node)), Fault::Replace(node), Fault::GiveUp(node)];
+        assert!(harms.into_iter().all(Fault::may_lose));
     }
 }
