@@ -335,11 +335,12 @@ impl SimDisk {
         }
     }
 
-    /// One bit of a sector flips. Does nothing to a sector never written.
+    /// One bit of a sector flips, also before it is flushed. Does nothing to a sector never written.
     pub fn rot(&mut self, sector: u64, rng: &mut Rng) {
         let bit = rng.usize(0..SECTOR as usize * 8);
-        for copy in [self.latest.get_mut(&sector), self.safe.get_mut(&sector)].into_iter().flatten()
-        {
+        let written = self.unsafe_writes.iter_mut().rev().find(|w| w.0 == sector);
+        let copies = [self.latest.get_mut(&sector), self.safe.get_mut(&sector)];
+        for copy in copies.into_iter().flatten().chain(written.map(|w| &mut w.1)) {
             Arc::make_mut(copy)[bit / 8] ^= 1 << (bit % 8);
         }
     }
@@ -418,4 +419,35 @@ fn pieces(offset: u64, data: &[Buffer]) -> Vec<(u64, Sector)> {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(sector: u64, byte: u8, durable: bool) -> DiskOp {
+        let data = vec![vec![byte; SECTOR as usize].into()];
+        DiskOp::Write { offset: sector * SECTOR, data, durable }
+    }
+
+    fn does(disk: &mut SimDisk, op: DiskOp) {
+        disk.start(1, op);
+        disk.finish(1).unwrap();
+    }
+
+    /// The first byte of a sector, and whether all others are the same.
+    fn holds(disk: &SimDisk, sector: u64) -> (u8, bool) {
+        let bytes = disk.read(sector, 1).unwrap().to_bytes();
+        (bytes[0], bytes.iter().all(|b| *b == bytes[0]))
+    }
+
+    #[test]
+    fn what_has_rotted_before_it_was_flushed_stays_so() {
+        let mut disk = SimDisk::new(4);
+        does(&mut disk, write(1, 7, false));
+        disk.rot(1, &mut Rng::with_seed(1));
+        assert!(!holds(&disk, 1).1);
+        does(&mut disk, DiskOp::Flush);
+        assert!(!holds(&disk, 1).1);
+    }
 }
