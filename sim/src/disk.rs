@@ -1,5 +1,5 @@
 //! A simulated disk. What has been written but not flushed is kept apart, so that a power
-//! cut can keep, drop or tear it sector by sector.
+//! cut can keep, drop or tear it sector by sector. A flush makes safe what had been written when it began, and no more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -65,15 +65,40 @@ impl Erring {
     }
 }
 
+/// A sector that was written and not flushed.
+#[derive(Clone)]
+struct Unsafe {
+    /// The number of sectors written before it.
+    number: u64,
+    sector: u64,
+    bytes: Sector,
+}
+
+/// Sectors that were written and are not safe yet.
+#[derive(Clone, Default)]
+struct Cache {
+    /// In the order in which they were written.
+    writes: Vec<Unsafe>,
+    /// The number of sectors written so far.
+    written: u64,
+    /// The last of each, which a read sees.
+    latest: BTreeMap<u64, Sector>,
+}
+
+/// An operation that has begun.
+#[derive(Clone)]
+struct Started {
+    op: DiskOp,
+    /// The number of sectors written before it began.
+    written: u64,
+}
+
 /// A disk.
 #[derive(Clone, Default)]
 pub struct SimDisk {
     sectors: u64,
     safe: BTreeMap<u64, Sector>,
-    /// Written, in order, and not flushed.
-    unsafe_writes: Vec<(u64, Sector)>,
-    /// What a read sees of them.
-    latest: BTreeMap<u64, Sector>,
+    cache: Cache,
     /// Sectors that cannot be read until they are written again.
     unreadable: BTreeSet<u64>,
     /// It answers every write and flush with an error.
@@ -98,7 +123,7 @@ pub struct SimDisk {
     /// A copy of all that was safe at some time, of a formatting.
     copy: Option<(u64, BTreeMap<u64, Sector>)>,
     /// Operations that have been started and have not ended.
-    started: BTreeMap<u64, DiskOp>,
+    started: BTreeMap<u64, Started>,
     /// Draws which sectors a power cut tears; none if it writes each whole or not at all.
     tears: Option<Rng>,
     /// What has been asked of it so far.
@@ -120,7 +145,7 @@ impl SimDisk {
     pub fn apply_now(&mut self, op: DiskOp) {
         self.start(0, op);
         self.finish(0).expect("formatting a healthy disk");
-        self.flush();
+        self.flush(self.cache.written);
     }
 
     /// An operation begins.
@@ -141,7 +166,7 @@ impl SimDisk {
         if is_write && self.late.as_mut().is_some_and(|late| late.remove(&id)) {
             self.early.insert(id);
         }
-        self.started.insert(id, op);
+        self.started.insert(id, Started { op, written: self.cache.written });
     }
 
     /// What it ends late counts for the next process: a deliberate bug.
@@ -156,17 +181,17 @@ impl SimDisk {
 
     /// Whether an operation that was started is a write.
     pub fn is_write(&self, id: u64) -> bool {
-        matches!(self.started.get(&id), Some(DiskOp::Write { .. }))
+        matches!(self.started.get(&id), Some(Started { op: DiskOp::Write { .. }, .. }))
     }
 
     /// Whether an operation that has been started is a write.
     pub fn writes(&self, id: u64) -> bool {
-        matches!(self.started.get(&id), Some(DiskOp::Write { .. }))
+        matches!(self.started.get(&id), Some(Started { op: DiskOp::Write { .. }, .. }))
     }
 
     /// It ends.
     pub fn finish(&mut self, id: u64) -> DiskResult {
-        let op = self.started.remove(&id).expect("a started operation");
+        let Started { op, written } = self.started.remove(&id).expect("a started operation");
         if self.refuses {
             return self.refuse(op);
         }
@@ -196,7 +221,7 @@ impl SimDisk {
                 Ok(Buffer::Zero(0))
             }
             DiskOp::Flush => {
-                self.flush();
+                self.flush(written);
                 Ok(Buffer::Zero(0))
             }
             DiskOp::Discard { offset, len } => {
@@ -232,23 +257,25 @@ impl SimDisk {
             self.sectors
         );
         self.unreadable.remove(&sector);
-        let was = self.latest.get(&sector).or_else(|| self.safe.get(&sector));
+        let was = self.cache.latest.get(&sector).or_else(|| self.safe.get(&sector));
         self.before.insert(sector, was.cloned().unwrap_or_else(|| vec![0; SECTOR as usize].into()));
         if durable {
-            self.unsafe_writes.retain(|w| w.0 != sector);
-            self.latest.remove(&sector);
-            self.safe.insert(sector, bytes);
+            self.becomes(sector, bytes);
         } else {
-            self.latest.insert(sector, bytes.clone());
-            self.unsafe_writes.push((sector, bytes));
+            self.cache.latest.insert(sector, bytes.clone());
+            self.cache.writes.push(Unsafe { number: self.cache.written, sector, bytes });
         }
+        self.cache.written += 1;
     }
 
-    fn flush(&mut self) {
-        for (sector, bytes) in self.unsafe_writes.drain(..) {
+    /// Makes safe the first sectors that were written, up to this number.
+    fn flush(&mut self, written: u64) {
+        let old = self.cache.writes.partition_point(|w| w.number < written);
+        for Unsafe { sector, bytes, .. } in self.cache.writes.drain(..old) {
             self.safe.insert(sector, bytes);
         }
-        self.latest.clear();
+        let left: BTreeSet<u64> = self.cache.writes.iter().map(|w| w.sector).collect();
+        self.cache.latest.retain(|sector, _| left.contains(sector));
     }
 
     fn read(&self, first: u64, count: u64) -> DiskResult {
@@ -258,7 +285,7 @@ impl SimDisk {
             if self.unreadable.contains(&sector) {
                 return Err(format!("sector {sector} cannot be read"));
             }
-            if let Some(found) = self.latest.get(&sector).or_else(|| self.safe.get(&sector)) {
+            if let Some(found) = self.cache.latest.get(&sector).or_else(|| self.safe.get(&sector)) {
                 bytes.copy_from_slice(found);
             }
         }
@@ -282,7 +309,7 @@ impl SimDisk {
         if let Some(late) = &mut self.late {
             late.extend(self.started.keys());
         }
-        for op in std::mem::take(&mut self.started).into_values() {
+        for Started { op, .. } in std::mem::take(&mut self.started).into_values() {
             let DiskOp::Write { offset, data, .. } = op else { continue };
             for (sector, bytes) in pieces(offset, &data) {
                 if rng.bool() {
@@ -300,7 +327,7 @@ impl SimDisk {
     /// The power goes: of what was not flushed, some was written and some was not.
     pub fn power_cut(&mut self, rng: &mut Rng) {
         self.process_dies(rng);
-        for (sector, bytes) in std::mem::take(&mut self.unsafe_writes) {
+        for Unsafe { sector, bytes, .. } in std::mem::take(&mut self.cache.writes) {
             // Drawn first, so that a run in which sectors are torn is otherwise the same.
             let is_written = rng.bool();
             if let Some(tears) = &mut self.tears
@@ -313,12 +340,12 @@ impl SimDisk {
                 self.safe.insert(sector, bytes);
             }
         }
-        self.latest.clear();
+        self.cache.latest.clear();
     }
 
     /// Of the writes under way to these sectors any pieces of 512 bytes have been done.
     pub fn tear_started(&mut self, sectors: Range<u64>, rng: &mut Rng) {
-        for (id, op) in std::mem::take(&mut self.started) {
+        for (id, Started { op, written }) in std::mem::take(&mut self.started) {
             let op = match op {
                 DiskOp::Write { offset, data, durable } if sectors.contains(&(offset / SECTOR)) => {
                     let len = data.iter().map(|b| b.len() as u64).sum::<u64>();
@@ -331,24 +358,24 @@ impl SimDisk {
                 }
                 other => other,
             };
-            self.started.insert(id, op);
+            self.started.insert(id, Started { op, written });
         }
     }
 
     /// One bit of a sector flips, also before it is flushed. Does nothing to a sector never written.
     pub fn rot(&mut self, sector: u64, rng: &mut Rng) {
         let bit = rng.usize(0..SECTOR as usize * 8);
-        let written = self.unsafe_writes.iter_mut().rev().find(|w| w.0 == sector);
-        let copies = [self.latest.get_mut(&sector), self.safe.get_mut(&sector)];
-        for copy in copies.into_iter().flatten().chain(written.map(|w| &mut w.1)) {
+        let written = self.cache.writes.iter_mut().rev().find(|w| w.sector == sector);
+        let copies = [self.cache.latest.get_mut(&sector), self.safe.get_mut(&sector)];
+        for copy in copies.into_iter().flatten().chain(written.map(|w| &mut w.bytes)) {
             Arc::make_mut(copy)[bit / 8] ^= 1 << (bit % 8);
         }
     }
 
     /// A sector holds this and nothing else from now on, and nobody was told.
     fn becomes(&mut self, sector: u64, bytes: Sector) {
-        self.unsafe_writes.retain(|w| w.0 != sector);
-        self.latest.remove(&sector);
+        self.cache.writes.retain(|w| w.sector != sector);
+        self.cache.latest.remove(&sector);
         self.safe.insert(sector, bytes);
     }
 
@@ -366,7 +393,7 @@ impl SimDisk {
 
     /// Of what was written last to a sector only the first bytes are there, so many.
     pub fn tear(&mut self, sector: u64, bytes: usize) {
-        let now = self.latest.get(&sector).or_else(|| self.safe.get(&sector)).cloned();
+        let now = self.cache.latest.get(&sector).or_else(|| self.safe.get(&sector)).cloned();
         if let (Some(now), Some(mut torn)) = (now, self.before.get(&sector).cloned()) {
             Arc::make_mut(&mut torn)[..bytes].copy_from_slice(&now[..bytes]);
             self.becomes(sector, torn);
@@ -388,8 +415,8 @@ impl SimDisk {
     pub fn exchange_copy(&mut self, incarnation: u64) {
         if let Some((_, safe)) = self.copy.as_mut().filter(|c| c.0 == incarnation) {
             std::mem::swap(safe, &mut self.safe);
-            self.unsafe_writes.clear();
-            self.latest.clear();
+            self.cache.writes.clear();
+            self.cache.latest.clear();
         }
     }
 
@@ -439,6 +466,25 @@ mod tests {
     fn holds(disk: &SimDisk, sector: u64) -> (u8, bool) {
         let bytes = disk.read(sector, 1).unwrap().to_bytes();
         (bytes[0], bytes.iter().all(|b| *b == bytes[0]))
+    }
+
+    #[test]
+    fn a_flush_makes_safe_what_was_written_before_it_began() {
+        let mut disk = SimDisk::new(4);
+        does(&mut disk, write(1, 1, false));
+        does(&mut disk, write(2, 1, false));
+        disk.start(7, write(3, 1, false));
+        disk.start(2, DiskOp::Flush);
+        disk.finish(7).unwrap();
+        does(&mut disk, write(2, 2, false));
+        disk.finish(2).unwrap();
+        assert_eq!([1, 2, 3].map(|sector| holds(&disk, sector).0), [1, 2, 1]);
+        let left: Vec<u64> = disk.cache.writes.iter().map(|w| w.sector).collect();
+        assert_eq!(left, [3, 2], "written while it was flushed");
+        let safe = [1, 2, 3].map(|sector| disk.safe.get(&sector).map(|bytes| bytes[0]));
+        assert_eq!(safe, [Some(1), Some(1), None]);
+        does(&mut disk, DiskOp::Flush);
+        assert!(disk.cache.writes.is_empty() && disk.cache.latest.is_empty());
     }
 
     #[test]

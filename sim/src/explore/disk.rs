@@ -26,8 +26,10 @@ pub(super) struct Disk {
     safe: BTreeMap<u64, Sector>,
     /// Written and not flushed.
     cached: BTreeMap<u64, Sector>,
-    /// Operations that have been started and have not ended, by their numbers.
+    /// Operations that have been started and have not ended, by their numbers: of two the later has the higher one.
     started: BTreeMap<u64, Started>,
+    /// What each of the flushes among them makes safe: what had been written when it began.
+    flushing: BTreeMap<u64, BTreeMap<u64, Sector>>,
 }
 
 #[derive(Clone)]
@@ -57,12 +59,15 @@ impl Disk {
     pub fn apply_now(&mut self, op: DiskOp) {
         self.start(0, op);
         self.finish(0).expect("formatting a healthy disk");
-        self.flush();
+        self.safe.append(&mut self.cached);
     }
 
     /// An operation begins.
     pub fn start(&mut self, id: u64, op: DiskOp) {
         let fingerprint = print(&op);
+        if matches!(op, DiskOp::Flush) {
+            self.flushing.insert(id, self.cached.clone());
+        }
         self.started.insert(id, Started(op, fingerprint));
     }
 
@@ -94,7 +99,7 @@ impl Disk {
         let Started(op, _) = self.started.remove(&id).expect("a started operation");
         match op {
             DiskOp::Read { offset, len } => return Ok(self.read(offset / SECTOR, len / SECTOR)),
-            DiskOp::Flush => self.flush(),
+            DiskOp::Flush => self.flush(id),
             op => self.write(&op),
         }
         Ok(Buffer::Zero(0))
@@ -117,6 +122,7 @@ impl Disk {
                 let sector = Sector(bytes.clone(), print(&bytes));
                 if durable {
                     self.cached.remove(&at);
+                    self.flushing.values_mut().for_each(|old| drop(old.remove(&at)));
                     self.safe.insert(at, sector);
                 } else {
                     self.cached.insert(at, sector);
@@ -126,8 +132,14 @@ impl Disk {
         }
     }
 
-    fn flush(&mut self) {
-        self.safe.append(&mut self.cached);
+    fn flush(&mut self, id: u64) {
+        let Some(mut written) = self.flushing.remove(&id) else { return };
+        // What a flush that began earlier has to make safe is older.
+        for (_, older) in self.flushing.range_mut(..id) {
+            older.retain(|at, _| !written.contains_key(at));
+        }
+        self.cached.retain(|at, now| written.get(at).is_none_or(|then| then.1 != now.1));
+        self.safe.append(&mut written);
     }
 
     /// What stands in so many sectors.
@@ -168,6 +180,7 @@ impl Disk {
             }
         }
         self.started.clear();
+        self.flushing.clear();
     }
 }
 
@@ -182,6 +195,31 @@ mod tests {
 
     fn first(disk: &Disk, sector: u64) -> u8 {
         disk.read(sector, 1).to_bytes()[0]
+    }
+
+    #[test]
+    fn a_flush_makes_safe_what_was_written_before_it_began() {
+        let mut disk = Disk::default();
+        let does = |disk: &mut Disk, id, op| {
+            disk.start(id, op);
+            disk.finish(id).unwrap();
+        };
+        does(&mut disk, 1, write(1, 1, false));
+        disk.start(2, DiskOp::Flush);
+        does(&mut disk, 3, write(1, 2, false));
+        does(&mut disk, 4, write(2, 2, false));
+        let left = |disk: &Disk| {
+            let mut disk = disk.clone();
+            disk.crash(Left::Flushed);
+            [1, 2].map(|sector| first(&disk, sector))
+        };
+        let mut early = disk.clone();
+        early.finish(2).unwrap();
+        assert_eq!((left(&early), first(&early, 1)), ([1, 0], 2));
+        disk.start(5, DiskOp::Flush);
+        disk.finish(5).unwrap();
+        disk.finish(2).unwrap();
+        assert_eq!(left(&disk), [2, 2], "the earlier flush has nothing newer");
     }
 
     #[test]
