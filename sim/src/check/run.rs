@@ -31,7 +31,7 @@ use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR, VolumeId};
 use self::bounds::Bounds;
 use self::faults::Fault;
 use self::giving_up::GivingUp;
-use self::hosts::Client;
+use self::hosts::{Client, Heard};
 use self::lulls::Lulls;
 use self::members::Members;
 use self::operator::Operator;
@@ -145,6 +145,7 @@ struct Run {
     rare: Option<Rare>,
     /// The longest time that healing took.
     healing: Nanos,
+    heard: Heard,
     ops: BTreeMap<u32, Op>,
     next_op: u32,
     to_issue: u32,
@@ -152,8 +153,8 @@ struct Run {
     pending_faults: usize,
     crashes: u64,
     error: Option<String>,
+    /// The scrub at rest, until it is done.
     scrub: Option<u32>,
-    scrubbed: bool,
 }
 
 type Failed = (String, Vec<String>);
@@ -349,7 +350,6 @@ impl Run {
     fn verify(&mut self) -> Result<(), String> {
         let first_read = self.next_op;
         if self.volume.geometry.is_redundant() {
-            self.scrubbed = false;
             let id = self.next_op;
             self.next_op += 1;
             self.scrub = Some(id);
@@ -357,7 +357,7 @@ impl Run {
             let scrub = self.operator.as_mut().map_or(HostOp::SCRUB, |o| o.scrub(unit));
             let first = self.next_node(NodeId(self.world.size() as u16 - 1));
             self.world.host(first, u64::from(id), VOLUME, scrub);
-            self.until("the scrub is done", |run| run.scrubbed)?;
+            self.until("the scrub is done", |run| run.scrub.is_none())?;
         }
         let all = self.volume.size / BLOCK;
         let mut first = 0;
@@ -458,7 +458,6 @@ impl Run {
     }
 
     fn scrub_done(&mut self, result: Result<HostData, HostError>) {
-        self.scrubbed = true;
         match result {
             Ok(HostData::Scrubbed(p, _)) if p.is_true() => {}
             // Permanently lost content cannot be checked.

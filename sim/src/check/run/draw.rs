@@ -21,7 +21,7 @@ use super::super::options::{Latest, Options};
 use super::super::places::Places;
 use super::bounds::Bounds;
 use super::giving_up::GivingUp;
-use super::hosts::Client;
+use super::hosts::{Client, Heard};
 use super::lulls::Lulls;
 use super::members::Members;
 use super::operator::Operator;
@@ -283,6 +283,7 @@ impl Run {
             members,
             rare,
             healing: 0,
+            heard: Heard::default(),
             ops: BTreeMap::new(),
             next_op: 1,
             to_issue: 0,
@@ -293,7 +294,6 @@ impl Run {
             unreadable: BTreeSet::new(),
             losses: None,
             scrub: None,
-            scrubbed: false,
         }
     }
 }

@@ -31,6 +31,13 @@ pub(super) struct Client {
     epoch: Epoch,
 }
 
+/// What hosts have heard.
+#[derive(Default)]
+pub(super) struct Heard {
+    /// The numbers of the requests that were answered.
+    answers: BTreeSet<u64>,
+}
+
 impl Client {
     pub fn new(node: NodeId) -> Client {
         Client { node, op: None, pieces: 0, asked: 0, repeats: None, missed: false, epoch: 0 }
@@ -238,6 +245,11 @@ impl Run {
     /// A node answers; says whether a host's request is over by it.
     pub(super) fn answered(&mut self, number: u64, result: Result<HostData, HostError>) -> bool {
         let request = number as u32;
+        // Each is asked once, of one life of a node.
+        if !self.heard.answers.insert(number) {
+            self.error = Some(format!("request {request} is answered twice, now with {result:?}"));
+            return false;
+        }
         if self.scrub == Some(request) {
             self.scrub = None;
             self.scrub_done(result);
@@ -265,42 +277,50 @@ impl Run {
                 self.saw(pieces.clone(), &bytes);
             }
             Ok(_) => self.ended(pieces.clone()),
-            Err(HostError::NotServing) => self.did_nothing(pieces.clone()),
-            Err(
-                error @ (HostError::Outdated | HostError::Differs { .. } | HostError::NotOffered),
-            ) if self.reserving.is_some() => {
-                self.is_refused(pieces.clone(), &error);
+            Err(error) => self.failed(n, pieces.clone(), error, missed),
+        }
+        self.has_seen(pieces.start);
+        self.tell_answer(n, pieces);
+        true
+    }
+
+    /// A host's request has failed.
+    fn failed(&mut self, n: usize, pieces: std::ops::Range<u32>, error: HostError, missed: bool) {
+        let request = pieces.start;
+        match error {
+            HostError::NotServing => self.did_nothing(pieces),
+            HostError::Outdated | HostError::Differs { .. } | HostError::NotOffered
+                if self.reserving.is_some() =>
+            {
+                self.is_refused(pieces, &error);
             }
-            Err(HostError::Place(why)) if self.places.is_some() => {
+            HostError::Place(why) if self.places.is_some() => {
                 self.world.tell(|| format!("request {request} is refused: {why}"));
-                self.did_nothing(pieces.clone());
+                self.did_nothing(pieces);
             }
             // It may have begun.
-            Err(HostError::Gone) if self.places.is_some() => self.left_open(pieces.clone()),
-            Err(HostError::OutcomeUnknown) if self.may_stay_unknown(n, &pieces) => {
+            HostError::Gone if self.places.is_some() => self.left_open(pieces),
+            HostError::OutcomeUnknown if self.may_stay_unknown(n, &pieces) => {
                 self.again.1 += 1;
-                self.left_open(pieces.clone());
+                self.left_open(pieces);
             }
-            Err(HostError::NoSpace) if self.may_find_no_space(request) => {
-                self.found_no_space(n, pieces.clone())
+            HostError::NoSpace if self.may_find_no_space(request) => {
+                self.found_no_space(n, pieces);
             }
             // What a failed write did is not known.
-            Err(HostError::TooManyLost) if self.beyond && !self.waits_for_lost() => {
-                self.left_open(pieces.clone());
+            HostError::TooManyLost if self.beyond && !self.waits_for_lost() => {
+                self.left_open(pieces);
             }
-            Err(HostError::TooManyLost) if self.may_lose() || (self.exposes && missed) => {
+            HostError::TooManyLost if self.may_lose() || (self.exposes && missed) => {
                 self.lacks = true;
-                self.left_open(pieces.clone());
+                self.left_open(pieces);
             }
-            Err(error) => {
+            error => {
                 let text =
                     format!("request {request} failed though the layout bears the faults: {error}");
                 self.error = Some(text);
             }
         }
-        self.has_seen(pieces.start);
-        self.tell_answer(n, pieces);
-        true
     }
 
     /// Whether the request of a host may have been asked for more than once: by the host, or by its endpoint.
@@ -418,4 +438,21 @@ impl Run {
 /// The multiples of `of` inside a range.
 fn multiples(of: u64, range: Range) -> impl Iterator<Item = u64> {
     (range.offset / of + 1..range.end().div_ceil(of)).map(move |n| n * of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::Options;
+
+    #[test]
+    fn a_second_answer_is_found() {
+        let mut run = Run::draw(1, Options::DEFAULT, 0);
+        // Its host may be gone.
+        for (number, error) in [(7, None), (8, None), (7 | 1 << 32, None), (8, Some("twice"))] {
+            run.answered(number, Ok(HostData::Done));
+            let found = run.error.take();
+            assert_eq!(found.is_some(), error.is_some(), "{number}: {found:?}");
+        }
+    }
 }
