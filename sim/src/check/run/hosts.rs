@@ -6,7 +6,7 @@ use weft_core::Buffer;
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::plan::{Range, chunks, together};
 use weft_core::policy::{Commit, Policy};
-use weft_core::units::{Epoch, MILLIS, NodeId};
+use weft_core::units::{Epoch, MILLIS, Nanos, NodeId};
 
 use super::super::history::{BLOCK, Did, Op, numbers};
 use super::members::Members;
@@ -29,6 +29,8 @@ pub(super) struct Client {
     pub missed: bool,
     /// The epoch in which it was asked for first.
     epoch: Epoch,
+    /// Where it asks for holes, if it does.
+    holes_in: Option<Range>,
 }
 
 /// What hosts have heard.
@@ -36,11 +38,22 @@ pub(super) struct Client {
 pub(super) struct Heard {
     /// The numbers of the requests that were answered.
     answers: BTreeSet<u64>,
+    /// How often they learned something beside what they asked for.
+    learned: u32,
 }
 
 impl Client {
     pub fn new(node: NodeId) -> Client {
-        Client { node, op: None, pieces: 0, asked: 0, repeats: None, missed: false, epoch: 0 }
+        Client {
+            node,
+            op: None,
+            pieces: 0,
+            asked: 0,
+            repeats: None,
+            missed: false,
+            epoch: 0,
+            holes_in: None,
+        }
     }
 }
 
@@ -190,6 +203,10 @@ impl Run {
         self.clients[n].pieces = self.next_op - first;
         (self.clients[n].asked, self.clients[n].repeats) = (u64::from(first), None);
         self.clients[n].epoch = self.world.map().epoch;
+        self.clients[n].holes_in = match op {
+            HostOp::Holes(range) => Some(*range),
+            _ => None,
+        };
         first
     }
 
@@ -275,6 +292,10 @@ impl Run {
             Ok(HostData::Bytes(parts)) => {
                 let bytes = Buffer::join(&parts);
                 self.saw(pieces.clone(), &bytes);
+            }
+            Ok(HostData::Extents(extents)) => {
+                self.saw_holes(n, request, &extents);
+                self.ended(pieces.clone());
             }
             Ok(_) => self.ended(pieces.clone()),
             Err(error) => self.failed(n, pieces.clone(), error, missed),
@@ -412,6 +433,33 @@ impl Run {
         self.ended(pieces);
     }
 
+    /// What a host was told of holes: whatever is one was zeros at some time since it asked.
+    fn saw_holes(&mut self, n: usize, request: u32, extents: &[(u64, bool)]) {
+        let range = self.clients[n].holes_in.take();
+        let all: u64 = extents.iter().map(|e| e.0).sum();
+        let Some(mut at) = range.filter(|r| r.len == all).map(|r| r.offset) else {
+            self.error =
+                Some(format!("request {request} asked for {range:?}, not for {extents:?}"));
+            return;
+        };
+        let start = self.ops[&request].start;
+        for (len, is_hole) in extents {
+            let blocks = at.div_ceil(BLOCK)..(at + len) / BLOCK;
+            at += len;
+            if *is_hole && !blocks.is_empty() {
+                let zeros = vec![0; (blocks.end - blocks.start) as usize];
+                self.also_saw(start, Did::Read(zeros), blocks);
+            }
+        }
+    }
+
+    /// What a host has learned since this time beside what it asked for. It has a number that no content has.
+    pub(super) fn also_saw(&mut self, start: Nanos, did: Did, blocks: std::ops::Range<u64>) {
+        self.heard.learned += 1;
+        let (id, end) = (u32::MAX - self.heard.learned, Some(self.world.now()));
+        self.ops.insert(id, Op { id, did, blocks, start, end, by: None });
+    }
+
     pub(super) fn ended(&mut self, pieces: std::ops::Range<u32>) {
         let now = self.world.now();
         if let Some(places) = self.places.as_mut() {
@@ -443,7 +491,38 @@ fn multiples(of: u64, range: Range) -> impl Iterator<Item = u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::Options;
+    use crate::check::{Options, check_history as check};
+
+    #[test]
+    fn a_hole_that_was_none_is_found() {
+        let mut run = Run::draw(1, Options::DEFAULT, 0);
+        let blocks = 8..16;
+        run.announce(0, &Did::Wrote { zeros: false }, blocks, &HostOp::Flush);
+        run.answered(1, Ok(HostData::Done));
+        run.world.call_after(MILLIS, 0);
+        while run.world.now() < MILLIS {
+            run.world.step();
+        }
+        for (holes_in, extents, is_found) in [
+            (0..32, vec![(8 * BLOCK, true), (8 * BLOCK, false), (16 * BLOCK, true)], false),
+            (8..16, vec![(BLOCK, false), (7 * BLOCK, true)], true),
+        ] {
+            let offset = holes_in.start * BLOCK;
+            let op = HostOp::Holes(Range { offset, len: holes_in.end * BLOCK - offset });
+            let request = run.announce(0, &Did::Read(Vec::new()), 0..0, &op);
+            run.answered(u64::from(request), Ok(HostData::Extents(extents)));
+            assert_eq!(run.error, None);
+            let ops: Vec<Op> = run.ops.values().cloned().collect();
+            assert_eq!(check(&ops).is_err(), is_found, "{ops:?}");
+        }
+        let request = run.announce(0, &Did::Read(Vec::new()), 0..0, &HostOp::Holes(range(4)));
+        run.answered(u64::from(request), Ok(HostData::Extents(vec![(3 * BLOCK, false)])));
+        assert!(run.error.is_some(), "not what it asked for");
+    }
+
+    fn range(blocks: u64) -> Range {
+        Range { offset: 0, len: blocks * BLOCK }
+    }
 
     #[test]
     fn a_second_answer_is_found() {
