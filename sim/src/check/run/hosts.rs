@@ -313,7 +313,7 @@ impl Run {
             HostError::Outdated | HostError::Differs { .. } | HostError::NotOffered
                 if self.reserving.is_some() =>
             {
-                self.is_refused(pieces, &error);
+                self.is_refused(n, pieces, &error);
             }
             HostError::Place(why) if self.places.is_some() => {
                 self.world.tell(|| format!("request {request} is refused: {why}"));

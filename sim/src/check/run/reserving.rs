@@ -16,7 +16,7 @@ use weft_core::order::{Asker, HostId, Origin, RequestId};
 use weft_core::plan::Range;
 use weft_core::units::{MILLIS, Nanos, NodeId};
 
-use super::super::history::{BLOCK, Did, content};
+use super::super::history::{BLOCK, Did, Op, content};
 use super::faults::Fault;
 use super::{CLIENT, LOST, Run, VOLUME};
 use crate::check::Reserved;
@@ -263,7 +263,11 @@ impl Run {
     }
 
     /// A write was refused: reservations have changed since it was permitted, or what it was to replace is not there.
-    pub(super) fn is_refused(&mut self, pieces: std::ops::Range<u32>, error: &HostError) {
+    pub(super) fn is_refused(&mut self, n: usize, pieces: std::ops::Range<u32>, error: &HostError) {
+        if let Err(why) = self.may_refuse(n, pieces.start, error) {
+            self.error = Some(format!("request {} is refused, and {why}: {error}", pieces.start));
+            return;
+        }
         if let Some(reserving) = &mut self.reserving {
             reserving.counts.outdated += u64::from(*error == HostError::Outdated);
             let differs = matches!(error, HostError::Differs { .. });
@@ -275,6 +279,32 @@ impl Run {
                 self.left_open(pieces);
             }
             _ => self.did_nothing(pieces),
+        }
+    }
+
+    /// Whether there is a reason to refuse a request. Where content is said to differ, that is taken down.
+    fn may_refuse(&mut self, n: usize, first: u32, error: &HostError) -> Result<(), &'static str> {
+        let Some(Op { did, blocks, start, .. }) = self.ops.get(&first).cloned() else {
+            return Ok(());
+        };
+        let asked = self.reserving.as_ref().map_or(0, |r| r.hosts[n].asked);
+        let newest = self.world.map().volumes.get(&VOLUME).map_or(0, |v| v.reservations.version);
+        match (error, did) {
+            (HostError::Outdated, did) if !did.writes() => Err("writes nothing"),
+            (HostError::Outdated, _) if newest <= asked => Err("nothing has changed"),
+            (HostError::Differs { at }, Did::Replaced(found)) => {
+                let at = at / BLOCK;
+                let missed = found.get(at as usize).ok_or("compared no such block")?;
+                let block = blocks.start + at;
+                self.also_saw(start, Did::Missed(*missed), block..block + 1);
+                Ok(())
+            }
+            (HostError::Differs { .. } | HostError::NotOffered, did)
+                if !matches!(did, Did::Replaced(_)) =>
+            {
+                Err("compares nothing")
+            }
+            _ => Ok(()),
         }
     }
 
@@ -345,5 +375,39 @@ fn expected((number, block): (&u32, u64)) -> Vec<u8> {
     match number {
         0 => vec![0; BLOCK as usize],
         number => content(*number, block..block + 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::Options;
+
+    #[test]
+    fn what_is_refused_without_a_reason_is_found() {
+        let options = Options { members: Some(false), reserves: Some(true), ..Options::DEFAULT };
+        let seed = (0..).find(|seed| Run::draw(*seed, options, 0).reserving.is_some()).unwrap();
+        let differs = |at| HostError::Differs { at };
+        let (write, replace) = (Did::Wrote { zeros: false }, Did::Replaced(vec![7, 8]));
+        for (did, error, why) in [
+            (write.clone(), HostError::Outdated, Some("nothing has changed")),
+            (Did::Read(Vec::new()), HostError::Outdated, Some("writes nothing")),
+            (write.clone(), HostError::NotOffered, Some("compares nothing")),
+            (write, differs(0), Some("compares nothing")),
+            (replace.clone(), differs(2 * BLOCK), Some("no such block")),
+            (replace.clone(), HostError::NotOffered, None),
+            (replace, differs(BLOCK + 5), None),
+        ] {
+            let mut run = Run::draw(seed, options, 0);
+            let nothing = HostOp::Flush;
+            let request = run.announce(0, &did, 4..6, &nothing);
+            run.is_refused(0, request..run.next_op, &error);
+            let found = run.error.take();
+            assert_eq!(found.is_some(), why.is_some(), "{did:?} {error} {found:?}");
+            assert!(found.is_none_or(|found| found.contains(why.unwrap())));
+            let missed = run.ops.values().find(|op| op.did == Did::Missed(8));
+            let missed = missed.map(|op| op.blocks.clone());
+            assert_eq!(missed, (error == differs(BLOCK + 5)).then_some(5..6));
+        }
     }
 }

@@ -55,7 +55,7 @@ impl Run {
     pub(in crate::check::run) fn leave_out_what_clocks_spoil(&self, ops: &mut BTreeMap<u32, Op>) {
         let Some(members) = self.members.as_ref().filter(|m| m.wild) else { return };
         let at_rest = |n: &u32| members.at_rest.iter().any(|r| r.contains(n));
-        ops.retain(|n, op| !matches!(op.did, Did::Read(_)) || at_rest(n));
+        ops.retain(|n, op| op.did.writes() || at_rest(n));
     }
 
     /// Looks what has become of the processes; called after everything that happens.

@@ -10,7 +10,7 @@ use fastrand::Rng;
 use weft_core::units::{MILLIS, Nanos, NodeId};
 use weft_member::Config;
 
-use super::super::history::{BLOCK, Did, Op};
+use super::super::history::{BLOCK, Op};
 use super::super::options::Options;
 use super::damage;
 use super::faults::Fault;
