@@ -6,6 +6,7 @@ mod damage;
 mod draw;
 mod erring;
 mod faults;
+mod full;
 mod giving_up;
 mod hosts;
 mod lulls;
@@ -30,6 +31,7 @@ use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR, VolumeId};
 
 use self::bounds::Bounds;
 use self::faults::Fault;
+use self::full::Full;
 use self::giving_up::GivingUp;
 use self::hosts::{Client, Heard};
 use self::lulls::Lulls;
@@ -66,14 +68,6 @@ const FEW_NODES: u64 = 8;
 /// How often a timeout restarts because a request has ended. Hosts that contend where messages are lost
 /// wait for many leases, one after the other; but not for ever.
 const MOST_PATIENCE: u32 = 400;
-
-/// Full file systems.
-struct Full {
-    /// Whose are full, and when.
-    rng: Rng,
-    /// Writes that were refused for that.
-    refused: u64,
-}
 
 struct Run {
     world: World,
@@ -182,6 +176,7 @@ impl Run {
     fn pass(&mut self) -> Result<(), String> {
         self.begin()?;
         (0..self.options.phases).try_for_each(|p| self.phase(p))?;
+        self.write_everywhere()?;
         let mut ops = self.ops.clone();
         self.leave_out_what_clocks_spoil(&mut ops);
         self.places.as_ref().map_or(Ok(()), |places| places.check(&mut ops))?;
@@ -384,6 +379,22 @@ impl Run {
             true => Ok(()),
             false => self.accept_losses(lost),
         }
+    }
+
+    /// When all faults are over, every node takes a write.
+    pub(super) fn write_everywhere(&mut self) -> Result<(), String> {
+        let all = self.volume.size / BLOCK;
+        let nodes = (0..self.world.size() as u16).map(NodeId);
+        for node in nodes.filter(|n| self.world.belongs(*n)).collect::<Vec<_>>() {
+            let start = 8 * u64::from(node.0) % all;
+            let blocks = start..(start + 8).min(all);
+            let op = HostOp::Write(blocks.start * BLOCK, self.content_of(&blocks).into());
+            self.clients[0].node = node;
+            self.by_operator();
+            self.ask(0, &Did::Wrote { zeros: false }, blocks, op);
+            self.until("the last writes are answered", |run| run.clients[0].op.is_none())?;
+        }
+        Ok(())
     }
 
     /// Losses are accepted: it is zeros then, and nothing is lost any more.

@@ -88,9 +88,14 @@ impl World {
         self.places[usize::from(id.0)].held.full.get_or_insert_default();
     }
 
+    /// Whether the file system of a node's disk is full.
+    pub fn is_full(&self, id: NodeId) -> bool {
+        self.places[usize::from(id.0)].held.full.is_some()
+    }
+
     /// A node learns whether the file system of its disk is full.
     pub fn tell_full(&mut self, id: NodeId) {
-        let is_full = self.places[usize::from(id.0)].held.full.is_some();
+        let is_full = self.is_full(id);
         self.ask_node(id, Input::Full(is_full));
     }
 

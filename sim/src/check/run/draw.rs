@@ -20,6 +20,7 @@ use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR, thin_space};
 use super::super::options::{Latest, Options};
 use super::super::places::Places;
 use super::bounds::Bounds;
+use super::full::Full;
 use super::giving_up::GivingUp;
 use super::hosts::{Client, Heard};
 use super::lulls::Lulls;
@@ -31,7 +32,7 @@ use super::repeats::Repeating;
 use super::reserving::Reserving;
 use super::slow_disks::SlowDisks;
 use super::suspects;
-use super::{Full, Run, VOLUME};
+use super::{Run, VOLUME};
 use super::{choices, erring, ranges};
 use crate::world::{Crew, Sizes, World};
 
@@ -260,7 +261,7 @@ impl Run {
             refusal_rng: Rng::with_seed(seed ^ 0x0ef5_5a15),
             hang_rng: Rng::with_seed(seed ^ 0x0000_a4a6),
             start_rng: Rng::with_seed(seed ^ 0x0005_7a47),
-            full: Full { rng: Rng::with_seed(seed ^ 0x000f_0111), refused: 0 },
+            full: Full::draw(seed),
             error_rng: erring::rng(seed, options.faults.errors),
             slow_disks: options.takes_out.then(|| SlowDisks::draw(seed)),
             relapses,

@@ -283,21 +283,11 @@ impl Run {
         }
     }
 
-    /// The file systems of disks are full for a while, which loses nothing. Their nodes learn of it after a while, or never.
+    /// The file systems of disks are full for a while.
     pub(super) fn draw_fullness(&mut self, span: Nanos) {
-        if !self.options.faults.full || self.full.rng.bool() {
-            return;
-        }
-        for _ in 0..self.full.rng.u8(1..=3) {
-            let node = NodeId(self.full.rng.u16(0..self.world.with_disks() as u16));
-            let at = self.full.rng.u64(0..span);
-            let told = at + self.full.rng.u64(0..20 * MILLIS);
-            let ends = at + self.full.rng.u64(0..60 * MILLIS);
-            let ends_told = ends + self.full.rng.u64(0..5 * MILLIS);
-            self.plan(at, Fault::Fill(node));
-            self.plan(told, Fault::TellFull(node));
-            self.plan(ends, Fault::HasRoom(node));
-            self.plan(ends_told, Fault::TellFull(node));
+        if self.options.faults.full {
+            let plan = self.full.plan(self.world.with_disks() as u16, span);
+            plan.into_iter().for_each(|(at, fault)| self.plan(at, fault));
         }
     }
 
@@ -406,7 +396,12 @@ impl Run {
             Fault::Hang(node) if self.world.runs(node) => self.world.hang(node),
             Fault::Answer(node) => self.world.answer(node),
             Fault::Fill(node) if self.world.runs(node) => self.world.fill(node),
-            Fault::TellFull(node) => self.world.tell_full(node),
+            Fault::TellFull(node) => {
+                self.world.tell_full(node);
+                self.full.is_told(node, self.world.is_full(node));
+                let is_full = self.full.is_any_told();
+                self.clients.iter_mut().for_each(|c| c.meets_full |= is_full);
+            }
             Fault::HasRoom(node) => self.world.has_room(node),
             Fault::Err(node, rates) => self.errs(node, rates),
             Fault::Watch(node) => self.watch(node),

@@ -29,6 +29,8 @@ pub(super) struct Client {
     pub missed: bool,
     /// The epoch in which it was asked for first.
     epoch: Epoch,
+    /// Some node has known since it was asked that its disk is full.
+    pub meets_full: bool,
     /// Where it asks for holes, if it does.
     holes_in: Option<Range>,
 }
@@ -52,6 +54,7 @@ impl Client {
             repeats: None,
             missed: false,
             epoch: 0,
+            meets_full: false,
             holes_in: None,
         }
     }
@@ -203,6 +206,7 @@ impl Run {
         self.clients[n].pieces = self.next_op - first;
         (self.clients[n].asked, self.clients[n].repeats) = (u64::from(first), None);
         self.clients[n].epoch = self.world.map().epoch;
+        self.clients[n].meets_full = self.full.is_any_told();
         self.clients[n].holes_in = match op {
             HostOp::Holes(range) => Some(*range),
             _ => None,
@@ -325,7 +329,7 @@ impl Run {
                 self.again.1 += 1;
                 self.left_open(pieces);
             }
-            HostError::NoSpace if self.may_find_no_space(request) => {
+            HostError::NoSpace if self.may_find_no_space(n, request) => {
                 self.found_no_space(n, pieces);
             }
             // What a failed write did is not known.
@@ -356,9 +360,11 @@ impl Run {
         self.world.map().epoch > self.clients[n].epoch
     }
 
-    /// Whether a request may be refused since a disk's file system is full: no read is.
-    fn may_find_no_space(&self, request: u32) -> bool {
-        self.options.faults.full && self.ops[&request].did.writes()
+    /// Whether a request may be refused for lack of space. No read is; other requests only if a disk's file system was
+    /// full since they were asked for, or if the volume is thin.
+    fn may_find_no_space(&self, n: usize, request: u32) -> bool {
+        let may_lack = self.clients[n].meets_full || self.volume.is_thin();
+        may_lack && self.ops[&request].did.writes()
     }
 
     /// A request was refused since a disk's file system is full. One of a single piece has not happened, but
