@@ -172,6 +172,18 @@ pub fn check(ops: &[Op]) -> Result<(), String> {
     ops.iter().try_for_each(|op| check_atomic(op, &by_id, &zones, &on_block))
 }
 
+/// Finds content that was read and that nobody can have written by then.
+pub fn check_sources(ops: &[Op]) -> Result<(), String> {
+    let by_id: BTreeMap<u32, &Op> = ops.iter().map(|op| (op.id, op)).collect();
+    for read in ops {
+        let Did::Read(values) = &read.did else { continue };
+        for (block, value) in read.blocks.clone().zip(values).filter(|(_, value)| **value != 0) {
+            source(block, read, *value, &by_id)?;
+        }
+    }
+    Ok(())
+}
+
 /// The numbers that were seen, or found by who replaced them.
 fn seen(ops: &[Op]) -> BTreeSet<u32> {
     let mut seen = BTreeSet::new();

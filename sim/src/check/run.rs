@@ -19,6 +19,7 @@ mod repeats;
 mod reserving;
 mod slow_disks;
 mod suspects;
+mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +27,6 @@ use fastrand::Rng;
 use weft_core::cluster::Volume;
 use weft_core::node::{HostData, HostError, HostOp, LostRange};
 use weft_core::plan::Range;
-use weft_core::policy::Commit;
 use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR, VolumeId};
 
 use self::bounds::Bounds;
@@ -42,7 +42,8 @@ use self::relapses::Relapses;
 use self::repeats::Repeating;
 use self::reserving::Reserving;
 use self::slow_disks::SlowDisks;
-use super::history::{BLOCK, Did, Op, check, check_limited};
+use self::verdict::{LOSS, UNREMEMBERED, judge, verdict};
+use super::history::{BLOCK, Did, Op};
 use super::options::{Options, Summary};
 use super::places::Places;
 use crate::panics::caught;
@@ -153,17 +154,12 @@ struct Run {
 
 type Failed = (String, Vec<String>);
 
-/// A disk has lost what nobody can know of any more: there is nothing to judge.
-const UNREMEMBERED: &str = "a promise is forgotten by a disk and by all who had heard of it";
-
 /// Runs a seed; a failure comes with the last `story` lines.
 pub(super) fn run(seed: u64, options: Options, story: usize) -> Result<Summary, Failed> {
     let mut run = Run::draw(seed, options, story);
-    match caught(|| run.pass()) {
-        Ok(()) => Ok(run.summary()),
-        Err(reason) if reason == UNREMEMBERED => Ok(run.summary()),
-        // Where it came of a promise to a host, there is no more to be checked.
-        Err(_) if run.world.unheard => Ok(Summary { unremembered: true, ..run.summary() }),
+    let Err(reason) = caught(|| run.pass()) else { return Ok(run.summary()) };
+    match verdict(&run, reason) {
+        Ok(()) => Ok(Summary { unremembered: true, ..run.summary() }),
         Err(reason) => {
             let keep = run.world.story.len().saturating_sub(story);
             Err((reason, run.world.story.split_off(keep)))
@@ -177,14 +173,7 @@ impl Run {
         self.begin()?;
         (0..self.options.phases).try_for_each(|p| self.phase(p))?;
         self.write_everywhere()?;
-        let mut ops = self.ops.clone();
-        self.leave_out_what_clocks_spoil(&mut ops);
-        self.places.as_ref().map_or(Ok(()), |places| places.check(&mut ops))?;
-        let ops: Vec<Op> = ops.into_values().collect();
-        match self.volume.policy.commit {
-            Commit::Limited => check_limited(&ops),
-            _ => check(&ops),
-        }
+        judge(self, self.ops.clone())
     }
 
     /// Faults and load, then healing and judgement.
@@ -474,7 +463,9 @@ impl Run {
             // Permanently lost content cannot be checked.
             Ok(HostData::Scrubbed(p, _))
                 if self.may_lose() && p.mismatched == 0 && p.unclear == 0 => {}
-            other => self.error = Some(format!("parity is not true at rest: {other:?}")),
+            other => {
+                self.error = Some(format!("{LOSS}parity is not true at rest: {other:?}"));
+            }
         }
     }
 

@@ -138,8 +138,9 @@ pub struct World {
     clocks_change: bool,
     /// A disk has lost what it promised just before all who had heard of it lost their power: see [`promises`].
     pub unremembered: bool,
-    /// The same of acknowledgements that no other node knew when the disk's node died. Perhaps none was sent.
-    pub unheard: bool,
+    /// Since when the same holds of acknowledgements that no other node knew when the disk's node died. Perhaps none was
+    /// sent.
+    pub unheard: Option<Nanos>,
     /// See [`World::settled_in_part`]: of nodes that run no more.
     settled_in_part: u64,
     /// See [`World::let_new_disks_have_slots`].
@@ -280,7 +281,7 @@ impl World {
             sent: 0,
             clocks_change: false,
             unremembered: false,
-            unheard: false,
+            unheard: None,
             settled_in_part: 0,
             slot_of_new: 0,
             upgraded: 0,
@@ -507,7 +508,9 @@ impl World {
             };
             let known = map.attendance.values().any(known);
             self.unremembered |= lost == Some(Forgotten::ByAll) && !known;
-            self.unheard |= lost == Some(Forgotten::Unheard) && !known;
+            if lost == Some(Forgotten::Unheard) && !known {
+                self.unheard.get_or_insert(now);
+            }
         }
         place.promises.note(now, reached);
     }

@@ -165,3 +165,12 @@ fn with_limited_atomicity_only_what_was_answered_counts() {
     let early = [write(1, 0..1, 5, None), read(2, 0, &[1], 3, 4)];
     assert!(check_limited(&early).unwrap_err().contains("before it began"));
 }
+
+#[test]
+fn what_nobody_wrote_is_told_apart_from_what_was_lost() {
+    let lost = [write(1, 0..1, 1, Some(2)), write(2, 0..1, 3, Some(4)), read(3, 0, &[1], 5, 6)];
+    assert!(check(&lost).is_err() && check_sources(&lost).is_ok());
+    for wrong in [read(3, 0, &[9], 5, 6), read(3, 4, &[1], 5, 6), read(3, 0, &[2], 1, 2)] {
+        assert!(check_sources(&[lost[0].clone(), lost[1].clone(), wrong]).is_err());
+    }
+}

@@ -11,6 +11,7 @@ use weft_core::units::{Epoch, MILLIS, Nanos, NodeId};
 use super::super::history::{BLOCK, Did, Op, numbers};
 use super::members::Members;
 use super::repeats::Repeats;
+use super::verdict::LOSS;
 use super::{CLIENT, GONE, Run, TIRED, VOLUME};
 
 /// One that has one request in work at a time.
@@ -341,8 +342,10 @@ impl Run {
                 self.left_open(pieces);
             }
             error => {
-                let text =
-                    format!("request {request} failed though the layout bears the faults: {error}");
+                let lost = if error == HostError::TooManyLost { LOSS } else { "" };
+                let text = format!(
+                    "{lost}request {request} failed though the layout bears the faults: {error}"
+                );
                 self.error = Some(text);
             }
         }
