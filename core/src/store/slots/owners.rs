@@ -1,6 +1,6 @@
 //! The owners on the disk: for each physical slot 16 bytes, the number of the logical slot that claims it, counted from
-//! 1, and since when it does, which is zeros: "since ever" (a timestamp will stand there when there are snapshots). Each page has two
-//! copies, which are written in turn: a torn write harms the older one, and the journal says what the newer was to be.
+//! 1, and 8 reserved bytes, which are zeros. Each page has two copies, which are written in turn: a torn write harms the
+//! older one, and the journal says what the newer was to be.
 //!
 //! The index of the table has entries for these pages, too, behind those of the table's. So an older copy is known to be one.
 
