@@ -22,8 +22,8 @@
 //!
 //! Like everything that decides, it is a state machine: [`Member::handle`] takes the time and an
 //! [`Input`] and answers with [`Output`]s. The types that matter are these and
-//! [`Stored`], what its log says when it starts. The sequences, the argument for the lease and the
-//! format of the log are in docs/internals/membership.md.
+//! [`Stored`], what its log says when it starts. The sequences and the format of the log are in
+//! docs/internals/membership.md, and the argument for the lease is in `liveness`.
 
 mod config;
 mod consensus;

@@ -12,6 +12,18 @@
 //! So it is where two others do not hear each other. An evicted process that still reaches the leader is *shut out*:
 //! the leader listens to it no more, as if it were silent, until all hear one another
 //! again. It gets no lease, and is dead in its time; all that holds of the silent holds of it.
+//!
+//! A lease counts from a stamp, the process's clock when it sent [`Alive`]. Three claims make it safe:
+//!
+//! 1. *A later leader was elected after the stamp was sent.* It had the votes of a majority. One of these voters answered the
+//!    confirming round in the earlier term, so before it voted; and the round began after the stamp arrived. (Groups one change
+//!    apart have intersecting majorities, and Raft commits between changes.)
+//! 2. *No leader declares the process dead while it has a lease.* The lease ends `lease` after the stamp, by the process's
+//!    clock. The leader that granted it heard the stamp later, and waits `dead_after` from then. A later leader counts from
+//!    its election at the earliest, which by 1 is also later than the stamp. The settings allow for the drift of both clocks.
+//! 3. *A process that was declared dead, or left behind by the agreed map, gets no grant until each of its nodes has heard a
+//!    command of this leader*: first a freeze. A new leader listens only to processes that have seen its term, and so
+//!    obey no earlier one. It grants nothing before its first entry is committed, that is, before it knows every agreed map.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
