@@ -7,6 +7,14 @@
 //! disk has reported that it is whole, the column is like any other. Only a few extents move to
 //! a disk at a time, so that the lists of what is missing stay short; the report of the one
 //! makes room for the next.
+//!
+//! Draining copies with full redundancy throughout:
+//!
+//! - the old disk keeps its say in writes from the time when it had the column;
+//! - a change of parity that is not there yet waits until the parity is copied, and copied parity is journalled;
+//! - the new disk takes from a copy only what it still misses, and nothing while an earlier write there is undecided;
+//! - content that the new disk had and lost is computed, not copied, since the old disk has an older one;
+//! - if either disk misses anything, copying ends, and the rest is rebuilt.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
