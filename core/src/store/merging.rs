@@ -10,6 +10,9 @@
 //! - The view shows none of it. The slot is dropped.
 //!
 //! Checkpoints that nobody waits for do this. After a crash it continues: the slots tell how far it was.
+//!
+//! A disk that lacks content of the view does not rely on what it has of the snapshot: a copy there has a later timestamp than
+//! the writes that hide it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
