@@ -1,11 +1,11 @@
 //! Sectors that a checkpoint was putting in place: apply entries name them, and only the table and the place
 //! tell how far it came.
 //!
-//! The journal may lack content that an apply entry names: that of a write without journal. Where it is not in place, the earlier
-//! content or mark counts that the journal has. So a second apply entry with the actual result precedes the data. It waits until
-//! the node enters an epoch, since an earlier frame would hide that the disk had forgotten something. If the ring has no space
-//! for it, it is omitted; then the pages of the table tell that the checkpoint has ended. Where the journal has a whole slot, such
-//! content goes to the same place, which is read to tell what it has.
+//! The journal may lack content that an apply entry names: that of a write without journal. Where it is not in place,
+//! the earlier content or mark counts that the journal has. So a second apply entry with the actual result precedes the
+//! data. It waits until the node enters an epoch, since an earlier frame would hide that the disk had forgotten
+//! something. If the ring has no space for it, it is omitted; then the pages of the table tell that the checkpoint has
+//! ended. Where the journal has a whole slot, such content goes to the same place, which is read to tell what it has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
