@@ -441,9 +441,10 @@ process_is_slow() {
     serve_no_more
 }
 
-# compete SECONDS: programs that use the processors for so long, the first one more than the others
+# compete SECONDS: programs that use the processors until they are ended, or for so long; the first one more than the others
 compete() {
     local n
+    trap 'kill $(jobs -p) 2>/dev/null; exit 0' TERM
     for n in 1 2 3; do timeout "$1" taskset -c 0 sh -c 'while :; do :; done' & done
     timeout "$1" sh -c 'while :; do :; done' &
     wait
@@ -471,7 +472,7 @@ no_false_alarms() {
         --runtime=86400 &
     load=$!
     end=$((SECONDS + ${SOAK_SECONDS:-40}))
-    compete $((${SOAK_SECONDS:-40} + 30)) &
+    compete $((${SOAK_SECONDS:-40} + 600)) &
     busy=$!
     while [ $SECONDS -lt $end ]; do
         weft scrub v --dir "$DIR" >/dev/null
@@ -486,7 +487,8 @@ no_false_alarms() {
     sleep 25
     kill "$load"
     wait "$load" || true
-    wait $busy
+    kill $busy
+    wait $busy || true
     grep -E "its disk is slow|has not responded|has not finished a write|node [0-9] is slow" "$T/log" && return 1
     whole
     down
