@@ -1,8 +1,9 @@
 //! Space that a file system allocates for a disk's file before anything is written there.
 //!
-//! Files are sparse, but for the part before the data: superblocks, copies of the map, the journal and the tables are
-//! allocated when the disk is made. So a node can go on and start again on a full file system. With `preallocate` the
-//! whole file is allocated, and discards return nothing.
+//! Files are sparse, but for their beginning: superblocks, copies of the map and the journal are allocated when the disk is
+//! made. So a node can store the map and start again on a full file system. The tables are not: they grow with the
+//! disk's size, and a sparse file may be very large. With `preallocate` the whole file is allocated, and discards return
+//! nothing.
 
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
@@ -23,7 +24,7 @@ pub(super) enum Discards {
 }
 
 impl Disk {
-    /// Allocates the bytes before its data, of a disk that has just been made. A file system that cannot does without.
+    /// Allocates its first bytes, of a disk that has just been made. A file system that cannot does without.
     pub(super) fn allocate_head(&self, len: u64) -> Result<()> {
         if self.block || self.volatile {
             return Ok(());

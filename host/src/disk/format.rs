@@ -52,7 +52,7 @@ pub(crate) fn format_disk(
     }
     (superblock.cluster, superblock.disk) = (cluster, node.0);
     superblock.incarnation = random() as u64;
-    disk.allocate_head(superblock.data_start() * SECTOR)?;
+    disk.allocate_head(superblock.index_start() * SECTOR)?;
     for op in JournalStore::format(&superblock) {
         disk.format(op).map_err(Error)?;
     }

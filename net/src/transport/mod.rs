@@ -7,8 +7,9 @@
 //!
 //! What it promises:
 //!
-//! - Frames of one connection arrive in order, whole and once. What was in a connection that
-//!   broke is lost or was delivered; it is never sent again. Who needs an answer asks again.
+//! - Frames to one life of a peer arrive in order, whole and once. If a connection changes, those
+//!   that may not have come are sent again. Those for a life that has ended are lost: who needs an
+//!   answer asks again.
 //! - Between [`Event::Up`] and [`Event::Down`] all that is received is of one life of the
 //!   peer: nothing of an earlier life comes after the `Up` of the next. And nothing that was
 //!   sent before the owner has taken an `Up` goes to that life.
