@@ -14,9 +14,9 @@ fn write_while_a_disk_is_behind(seed: u64, bug: Option<Bug>) {
     trial.world.kill(node, true);
     trial.until("it is missed", |t| !t.world.map().is_up(node));
     trial.put(FIRST, 0..40, 8);
-    // In the background nearly nothing is rebuilt.
-    let slow = ClusterSetting::RebuildCeiling(Some(1));
-    trial.change(&Change::Set(slow), |w| w.map().settings.rebuild_ceiling == Some(1));
+    // In the background nothing is rebuilt.
+    let slow = ClusterSetting::RebuildCeiling(Some(0));
+    trial.change(&Change::Set(slow), |w| w.map().settings.rebuild_ceiling == Some(0));
     trial.world.start_node(node);
     trial.until("it is back", |t| t.world.map().is_up(node));
     let snapshot = trial.picture("s");
