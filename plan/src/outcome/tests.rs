@@ -176,11 +176,9 @@ fn bad_files_are_refused_with_what_would_do() {
         let problem = Spec::parse(&format!("{text}\n{design}")).unwrap_err().to_string();
         assert!(problem.contains(why), "{problem}");
     }
-    let many = format!(
-        "disks = {{ size_gb = 1, mttf_h = 1e6 }}\nmonte_carlo.trials = 100000000\n\
-                        [[designs]]\nlayout = \"raid0\"\ndisks = 1000\n"
-    );
-    let problem = Spec::parse(&many).unwrap_err().to_string();
+    let many = "disks = { size_gb = 1, mttf_h = 1e6 }\nmonte_carlo.trials = 100000000\n\
+                        [[designs]]\nlayout = \"raid0\"\ndisks = 1000\n";
+    let problem = Spec::parse(many).unwrap_err().to_string();
     assert!(
         problem.contains("monte_carlo.trials: 100000000 missions of 1000 disks in all"),
         "{problem}"
