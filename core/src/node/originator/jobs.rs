@@ -8,7 +8,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use super::job::Job;
 use crate::units::{Nanos, Timestamp, VolumeId};
 
-/// The part of the space that each volume may use, whatever the others use.
+/// Each volume may use the space divided by this, whatever the others use.
 const OWN_PART: u64 = 8;
 
 /// See the module.
@@ -39,7 +39,7 @@ struct Share {
 }
 
 impl Share {
-    /// Whether the next job can begin, with at most this number of bytes in progress, and that number for all volumes.
+    /// Whether the next job can begin, where all volumes have `all` bytes in progress and should have at most `most`.
     fn has_room(&self, most: u64, all: u64) -> bool {
         let Some(job) = self.queued.front() else { return false };
         let bytes = job.bytes();
@@ -95,8 +95,8 @@ impl Jobs {
         None
     }
 
-    /// The next job that can begin, with at most this number of bytes in progress, and beyond that the part of each
-    /// volume. One that is alone in its volume may have more. Volumes take turns.
+    /// The next job that can begin. Volumes take turns. They share `most` bytes, and each may use its own part beyond
+    /// that; a job that is alone in its volume may have any size.
     #[inline]
     pub fn next(&mut self, most: u64) -> Option<Job> {
         if self.ready.is_empty() && self.queued == 0 {
