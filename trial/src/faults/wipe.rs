@@ -92,8 +92,10 @@ fn has_copies(cluster: &Cluster, node: usize) -> Result<()> {
 }
 
 fn make(cluster: &Cluster, node: usize) -> Result<()> {
-    let redundancy = if cluster.copies() { "copied" } else { "deferred" };
-    let choices = [("redundancy", redundancy), ("idle", "1h"), ("exposed-for", "none")];
+    // Parity waits for the whole burst. Copies may fill their part of the journal, and none are made then before a pause of a
+    // tenth of `idle`.
+    let (redundancy, idle) = if cluster.copies() { ("copied", "50ms") } else { ("deferred", "1h") };
+    let choices = [("redundancy", redundancy), ("idle", idle), ("exposed-for", "none")];
     let set = choices.map(|(key, value)| (key.to_string(), value.to_string())).into();
     let create = ControlRequest::VolumeCreate(VolumeCreation {
         name: VOLUME.to_string(),
