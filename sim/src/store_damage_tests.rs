@@ -9,6 +9,7 @@ use weft_core::units::{NodeId, SECTOR, Timestamp};
 use crate::disk::{Astray, SimDisk};
 
 mod owners;
+mod undecided;
 
 const SECTORS: u64 = 1400;
 
@@ -51,6 +52,11 @@ impl One {
 
     /// The first operation that was started ends. Says whether there was one.
     fn step(&mut self) -> bool {
+        self.ends(|_| 0)
+    }
+
+    /// One of those that were started ends.
+    fn ends(&mut self, which: impl Fn(usize) -> usize) -> bool {
         self.said.extend(std::iter::from_fn(|| self.store.poll()));
         for request in Store::take_ops(&mut self.store) {
             self.disk.start(request.id, request.op);
@@ -59,7 +65,7 @@ impl One {
         if self.started.is_empty() {
             return false;
         }
-        let id = self.started.remove(0);
+        let id = self.started.remove(which(self.started.len()));
         let result = self.disk.finish(id);
         self.store.done(id, result);
         true
@@ -194,14 +200,6 @@ fn a_write_without_journal_is_in_place_when_the_superblock_shows_it() {
     assert_eq!(one.read(3), Some(7));
 }
 
-/// A whole slot of content is prepared.
-fn with_a_prepared_slot() -> (One, Timestamp) {
-    let mut one = One::new();
-    one.store.begin_life(1);
-    let (ts, _) = one.prepare_slot(1, 6);
-    (one, ts)
-}
-
 impl One {
     /// All content goes bad.
     fn content_rots(&mut self) {
@@ -224,6 +222,13 @@ impl One {
 impl One {
     /// Prepares content of a whole slot; zeros are holes. Returns the slot's first sector as well.
     fn prepare_slot(&mut self, slot: u64, byte: u8) -> (Timestamp, u64) {
+        let begun = self.begin_slot(slot, byte);
+        while self.step() {}
+        begun
+    }
+
+    /// Begins to.
+    fn begin_slot(&mut self, slot: u64, byte: u8) -> (Timestamp, u64) {
         self.clock += 1;
         let (ts, size) = (Timestamp::new(self.clock, NodeId(0)), self.divided.slot());
         let data = match byte {
@@ -232,7 +237,6 @@ impl One {
         };
         let change = Change { sector: slot * size, kind: ChangeKind::Content, data };
         self.store.prepare(ts, Vec::new(), vec![change], true);
-        while self.step() {}
         (ts, slot * size)
     }
 
@@ -262,39 +266,6 @@ fn what_was_said_of_another_slot_says_nothing() {
     one.disk.zero(one.divided.index_start());
     one.opened_again();
     assert_eq!(one.read(2 * slot), None);
-}
-
-/// Nothing that the disk writes before others have compared what they remember may hide that.
-#[test]
-fn content_that_rots_before_it_is_decided_is_missed_until_an_epoch_is_entered() {
-    let (mut one, _) = with_a_prepared_slot();
-    let promised = one.store.reached().frame;
-    one.content_rots();
-    for life in [None, None, Some(2)] {
-        one.opened_again();
-        assert_eq!(one.undecided(), []);
-        assert!(one.store.found().frame < promised, "others find that something is lost");
-        life.into_iter().for_each(|life| one.store.begin_life(life));
-        one.store.flush_outcomes();
-        one.place();
-    }
-    one.opened_again();
-    assert!(one.store.found().frame > promised, "they have been told");
-}
-
-#[test]
-fn content_of_which_a_later_frame_says_that_it_was_safe_is_lost_when_it_rots_and_not_forgotten() {
-    let (mut one, ts) = with_a_prepared_slot();
-    one.write(3, ChangeKind::Content, 1);
-    let promised = one.store.reached().frame;
-    one.content_rots();
-    one.opened_again();
-    assert_eq!((one.undecided(), one.store.found().frame), (vec![ts], promised));
-    one.store.outcome(ts, true);
-    let first = one.divided.slot();
-    assert_eq!(one.read(first), None, "it is rebuilt from the others");
-    one.place();
-    assert_eq!(one.read(first), None);
 }
 
 /// What is found then is not in the journal, and the disk dies again before anything is put in place.

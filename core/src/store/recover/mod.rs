@@ -35,7 +35,7 @@ use super::{
 };
 use crate::Buffer;
 use crate::buffer::are_zeros;
-use crate::units::{SECTOR, SECTOR_BYTES, Timestamp};
+use crate::units::{Epoch, SECTOR, SECTOR_BYTES, Timestamp};
 use replay::Found;
 
 const PIECE: u64 = 256;
@@ -71,10 +71,7 @@ pub(in crate::store) struct Recovery {
     frames: Vec<Found>,
     /// The last checkpoint that the journal names, and the pages that it was to write: it may have been cut off.
     cut_off: Option<(u64, PageSums)>,
-    /// Frames with lower numbers were safe, by the superblock that was found, and the content of their writes was.
-    durable_before: u64,
-    /// Writes whose content is wrong.
-    unfounded: BTreeSet<Timestamp>,
+    promised: Promised,
     /// What had committed when the last checkpoint began.
     begun: Overlay,
     /// And where pointers had moved.
@@ -96,6 +93,17 @@ pub(in crate::store) struct Recovery {
     /// The journal has been replayed.
     replayed: bool,
     looked: bool,
+}
+
+/// What is found of what the disk had promised.
+#[derive(Clone, Default, Hash)]
+struct Promised {
+    /// Frames with lower numbers were safe, and so was the content of their writes.
+    durable_before: u64,
+    /// The life that the superblock names, and those that begin with frames.
+    lives: Vec<(u64, Epoch)>,
+    /// Writes whose content is wrong.
+    unfounded: BTreeSet<Timestamp>,
 }
 
 /// What an apply entry was to put in place in a sector, the outcome of that, and the number of its checkpoint, or 0.
@@ -185,8 +193,7 @@ impl JournalStore {
             other_copy: Vec::new(),
             frames: Vec::new(),
             cut_off: None,
-            durable_before: 0,
-            unfounded: BTreeSet::new(),
+            promised: Promised::default(),
             begun: Overlay::default(),
             begun_moved: Moved::new(),
             candidates: BTreeMap::new(),
@@ -207,8 +214,7 @@ impl JournalStore {
             found: Reached::default(),
             heard_since: Heard::new(),
             unpromised: super::others::NOTHING_PROMISED,
-            life_written: 0,
-            life_to_write: None,
+            life: Default::default(),
             table: Table::new(config.table_pages),
             slots: Slots::new(&Superblock::unread()),
             overlay: Overlay::default(),
@@ -342,10 +348,11 @@ impl JournalStore {
             Err(why) => return self.refuse(why),
         };
         self.journal = Journal::new(&sb, self.config);
-        (self.latest_kept, self.life_written) = (sb.latest, sb.life);
+        (self.latest_kept, self.life.written) = (sb.latest, sb.life);
         self.slots = Slots::new(&sb);
         let recovery = self.recovery.as_mut().expect("opening");
-        recovery.durable_before = sb.durable_before;
+        recovery.promised.durable_before = sb.durable_before;
+        recovery.promised.lives.push((0, sb.life));
         recovery.part = Part::Journal;
         recovery.bytes = vec![0; (sb.journal * SECTOR) as usize];
         self.superblock = sb;

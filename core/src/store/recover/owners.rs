@@ -77,7 +77,7 @@ impl JournalStore {
             self.superblock.unplaced.are_lost = true;
             self.damaged("owners of slots contradict one another".to_string());
         }
-        let promised = self.recovery.as_ref().expect("opening").durable_before;
+        let promised = self.recovery.as_ref().expect("opening").promised.durable_before;
         let size = self.superblock.slot();
         let mut reads = Vec::new();
         for (ts, write) in &self.writes {
@@ -108,9 +108,21 @@ impl JournalStore {
         let recovery = self.recovery.as_mut().expect("opening");
         recovery.waiting -= 1;
         if !whole && self.config.checks_content() {
-            recovery.unfounded.insert(ts);
+            recovery.promised.unfounded.insert(ts);
         }
         self.finish_opening();
+    }
+
+    /// The disk counts as one whose journal ended before this frame: it has promised nothing in a life that began with it or
+    /// later.
+    fn ends_before(&mut self, frame: u64) {
+        let lives = &self.recovery.as_ref().expect("opening").promised.lives;
+        let before = lives.iter().filter(|(first, _)| *first < frame).map(|(_, life)| *life).max();
+        let life = before.expect("the superblock names one");
+        self.found.frame = self.found.frame.min(frame - 1);
+        self.found.life = self.found.life.min(life);
+        self.superblock.life = self.found.life;
+        self.reached = self.found;
     }
 
     /// Writes without their content were never prepared. The journal says so before their places are used again: the same
@@ -118,15 +130,14 @@ impl JournalStore {
     /// disk was found with what they remember. A frame before that would hide at the next opening that anything was lost.
     pub(super) fn abort_unfounded(&mut self) {
         let recovery = self.recovery.as_mut().expect("opening");
-        for ts in std::mem::take(&mut recovery.unfounded) {
+        for ts in std::mem::take(&mut recovery.promised.unfounded) {
             let write = self.writes.remove(&ts).expect("an undecided write");
             self.copies.decided(ts);
             let frame = write.frame.expect("it is in the journal");
             self.slots.abort(ts, write.redirects().to_vec(), false);
             self.journal.doubt(ts, frame);
             if self.keeps_heard() {
-                self.found.frame = self.found.frame.min(frame - 1);
-                self.reached.frame = self.found.frame;
+                self.ends_before(frame);
             }
         }
         if !self.keeps_heard() {

@@ -227,10 +227,13 @@ impl JournalStore {
                     self.replay_checkpoint(sectors, pointers, sums);
                 }
                 Entry::Heard(heard) => self.replay_heard(heard),
-                Entry::Life(life) => self.replay_life(life),
+                Entry::Life(life) => {
+                    self.recovery.as_mut().expect("opening").promised.lives.push((frame, life));
+                    self.replay_life(life);
+                }
                 Entry::Safe(number) => {
-                    let recovery = self.recovery.as_mut().expect("opening");
-                    recovery.durable_before = recovery.durable_before.max(number);
+                    let promised = &mut self.recovery.as_mut().expect("opening").promised;
+                    promised.durable_before = promised.durable_before.max(number);
                 }
                 Entry::Overtaken { ts, sectors } => {
                     if let Some(write) = self.writes.get_mut(&ts) {
