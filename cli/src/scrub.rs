@@ -209,7 +209,8 @@ fn verdict(answer: &Value) -> &'static str {
     match (none("mismatched"), none("skipped")) {
         (true, true) => "all parity is consistent",
         (true, false) => {
-            "skipped stripes could not be verified: start all nodes, wait until they have caught up, and scrub again"
+            "skipped stripes could not be verified. If data in them is lost, `weft volume lost` lists it, and it must be written \
+             or accepted; otherwise start all nodes, wait until they have caught up, and scrub again"
         }
         (false, _) if answer["ordering"] == "none" => {
             "parity was wrong, which ordering=none may cause with concurrent writes to one stripe; it is now correct"

@@ -180,6 +180,7 @@ impl Originator {
             true => parity_is_wrong(g, &units),
             false => judge(g, &units, &suspects(volume, stripe, trust)),
         };
+        self.count_rebuilt(&job, volume, stripe);
         let unclear = found.unclear_ranges(g, stripe);
         let node = |code_column: &usize| {
             volume.extent(stripe).columns[g.column_of(stripe, *code_column)].0

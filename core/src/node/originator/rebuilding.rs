@@ -275,7 +275,7 @@ impl Originator {
         }
         job.attempts += 1;
         if verifies {
-            self.count_rebuilt(&job, parts[0].0, column, parts.len() as u64);
+            self.rebuilds_to_verify(&job, parts[0].0, column, parts.len() as u64);
         }
         // The rebuild that it waits for needs locks, too.
         self.unlock_job(&mut job, outbox);

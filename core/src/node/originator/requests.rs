@@ -214,7 +214,7 @@ impl Originator {
         let Some(request) = self.requests.get_mut(&id) else { return };
         request.left -= 1;
         request.spent = job.course.spent();
-        let at = job.what.offset();
+        let (at, mut lost) = (job.what.offset(), None);
         match (result, &mut request.answer) {
             (Ok(HostData::Bytes(b)), Answer::Bytes(all)) => drop(all.insert(at, b)),
             (Ok(HostData::Extents(e)), Answer::Extents(all)) => drop(all.insert(at, e)),
@@ -225,9 +225,18 @@ impl Originator {
             (Err(_), Answer::Scrub(scrub)) if matches!(job.what, What::Used(..)) => {
                 scrub.asks_again();
             }
-            (Err(_), Answer::Scrub(scrub)) => scrub.progress.skipped += 1,
+            (Err(error), Answer::Scrub(scrub)) => {
+                if let What::Verify { stripe, .. } = job.what {
+                    scrub.skips(stripe);
+                    lost = (error == HostError::TooManyLost).then_some(stripe);
+                }
+            }
             (Err(error), _) => request.fails(error),
         }
+        if let Some(stripe) = lost {
+            self.look_for_losses(id, stripe);
+        }
+        let Some(request) = self.requests.get(&id) else { return };
         if let Answer::Scrub(scrub) = &request.answer
             && scrub.next < scrub.progress.stripes
         {

@@ -10,7 +10,7 @@ use crate::node::background::{Background, Loop};
 use crate::node::outbox::Outbox;
 use crate::node::{HostError, Trust};
 use crate::plan::Range;
-use crate::units::{MILLIS, Nanos, NodeId, VolumeId};
+use crate::units::{MILLIS, Nanos, NodeId, SECTOR, VolumeId};
 
 /// The progress of a scrub.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -70,6 +70,8 @@ pub(super) struct Scrub {
     is_asking: bool,
     /// Nodes with columns that it found lost, and since when; 0 if they were lost when the scrub began.
     away: BTreeMap<NodeId, Nanos>,
+    /// Units that are being rebuilt before their stripes can be verified: by stripe, their columns and numbers.
+    rebuilding: BTreeMap<u64, Vec<(usize, u64)>>,
 }
 
 /// The next stripe of a scrub.
@@ -97,7 +99,14 @@ impl Scrub {
             looked: (from, Vec::new()),
             is_asking: false,
             away: BTreeMap::new(),
+            rebuilding: BTreeMap::new(),
         }
+    }
+
+    /// A stripe cannot be verified.
+    pub fn skips(&mut self, stripe: u64) {
+        self.rebuilding.remove(&stripe);
+        self.progress.skipped += 1;
     }
 
     /// Of these next stripes those in `used` have been written, on one disk or several.
@@ -258,15 +267,39 @@ impl Originator {
         }
     }
 
-    /// Counts units of a column that could not be read.
-    pub(super) fn count_rebuilt(&mut self, job: &Job, stripe: u64, column: usize, units: u64) {
-        let volume = self.map.volumes.get(&job.volume);
-        let node = volume.map(|v| v.extent(stripe).columns[column].0);
-        if let Some((progress, findings)) = self.scrub(job) {
-            progress.rebuilt += units;
-            if let Some(node) = node {
-                *findings.mended.entry(node).or_default() += units;
-            }
+    /// A stripe can be verified when these units of a column are rebuilt, which could not be read.
+    pub(super) fn rebuilds_to_verify(&mut self, job: &Job, stripe: u64, column: usize, units: u64) {
+        let Purpose::Host(id) = job.purpose else { return };
+        if let Some(scrub) = self.scrub_of(id) {
+            scrub.rebuilding.entry(stripe).or_default().push((column, units));
+        }
+    }
+
+    /// A stripe is verified: counts the units that were rebuilt for that.
+    pub(super) fn count_rebuilt(&mut self, job: &Job, volume: &Volume, stripe: u64) {
+        let Purpose::Host(id) = job.purpose else { return };
+        let Some(scrub) = self.scrub_of(id) else { return };
+        for (column, units) in scrub.rebuilding.remove(&stripe).into_iter().flatten() {
+            scrub.progress.rebuilt += units;
+            *scrub.findings.mended.entry(volume.extent(stripe).columns[column].0).or_default() +=
+                units;
+        }
+    }
+
+    /// Data of a stripe is lost, though all disks are there, and perhaps more than the scrub has met: reads it sector by sector,
+    /// so that all of it is known.
+    pub(super) fn look_for_losses(&mut self, id: u64, stripe: u64) {
+        let Some(request) = self.requests.get_mut(&id) else { return };
+        let Some(volume) = self.map.volumes.get(&request.volume) else { return };
+        if !self.map.lost(volume, volume.extent_of(stripe)).is_empty() {
+            return;
+        }
+        let bytes = volume.geometry.stripe_bytes();
+        let end = ((stripe + 1) * bytes).min(volume.size);
+        for offset in (stripe * bytes..end).step_by(SECTOR as usize) {
+            let what = What::Read(Range { offset, len: SECTOR.min(end - offset) });
+            self.jobs.ready(Job::new(Purpose::Host(id), request.volume, what));
+            request.left += 1;
         }
     }
 }
