@@ -1,13 +1,11 @@
 //! `weft volume lost`: what is lost for good, in words.
 
-use std::process::ExitCode;
-
 use anyhow::Result;
 use serde_json::Value;
 use weft_terminal::{align_right, bytes, say, table};
 
-/// Says what is lost; success means that nothing is.
-pub fn show(answer: &Value) -> Result<ExitCode> {
+/// Says what is lost.
+pub fn show(answer: &Value) -> Result<()> {
     let name = answer["volume"].as_str().unwrap_or_default();
     let [lost, accepted] =
         ["bytes_lost", "bytes_accepted"].map(|k| answer[k].as_u64().unwrap_or(0));
@@ -15,8 +13,7 @@ pub fn show(answer: &Value) -> Result<ExitCode> {
         say(format!("volume {name}: {} lost; they now read as zeros", bytes(accepted)))?;
     }
     if lost == 0 {
-        say(format!("volume {name}: nothing is lost"))?;
-        return Ok(ExitCode::SUCCESS);
+        return say(format!("volume {name}: nothing is lost"));
     }
     let ranges = answer["ranges"].as_array().map_or(&[][..], Vec::as_slice);
     say(list(ranges))?;
@@ -27,8 +24,7 @@ pub fn show(answer: &Value) -> Result<ExitCode> {
         "volume {name}: {} are lost. Reads of them fail until they are written, in whole sectors of 4 KiB; `weft volume lost \
          {name} --accept` makes them zeros",
         bytes(lost)
-    ))?;
-    Ok(ExitCode::FAILURE)
+    ))
 }
 
 /// The ranges, and since when they are known to be lost.

@@ -181,6 +181,17 @@ pub struct Named {
 }
 
 impl Volume {
+    /// It fails while something is lost, or is not redundant that should be.
+    fn exit_code(&self, answer: &serde_json::Value) -> ExitCode {
+        let is_left = |key: &str| answer[key].as_u64().is_some_and(|count| count > 0);
+        let fails = match self {
+            Volume::Lost(_) => is_left("bytes_lost"),
+            Volume::Refresh(_) => is_left("sectors_left"),
+            _ => false,
+        };
+        if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    }
+
     /// Asks the array, and says what it answered.
     pub fn run(&self) -> Result<ExitCode> {
         match self {
@@ -207,9 +218,10 @@ impl Volume {
         if let Some(warning) = answer["warning"].as_str() {
             eprintln!("warning: {warning}");
         }
+        let exit = self.exit_code(&answer);
         if common.json {
             say_json(answer)?;
-            return Ok(ExitCode::SUCCESS);
+            return Ok(exit);
         }
         say_cut_off(&answer)?;
         match self {
@@ -221,9 +233,12 @@ impl Volume {
             Volume::Refresh(refresh) => {
                 let left = answer["sectors_left"].as_u64().unwrap_or(0);
                 say(refreshing::refreshed(&refresh.name, left))?;
-                return Ok(if left == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+                return Ok(exit);
             }
-            Volume::Lost(_) => return lost::show(&answer),
+            Volume::Lost(_) => {
+                lost::show(&answer)?;
+                return Ok(exit);
+            }
             Volume::Allow(allow) => allow.said(&answer)?,
             Volume::Deny(deny) => deny.said(&answer)?,
             Volume::Unreserve(named) => rights::unreserved(&named.name, &answer)?,
