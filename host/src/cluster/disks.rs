@@ -58,10 +58,11 @@ pub(crate) fn take_up(
         }
         None => true,
     });
-    // One for one: the disk has been exchanged. What is on the new one is not touched before
+    // One for one: the disk has been exchanged, unless it is still there. What is on the new one is not touched before
     // `weft disk replace`.
     if let ([exchanged], [path]) = (&mut gone[..], &left[..])
         && holder(path).is_none()
+        && holder(&exchanged.path) != Some(exchanged.node)
     {
         exchanged.path = path.clone();
         left.clear();
@@ -134,6 +135,15 @@ mod tests {
         ] {
             assert_eq!(after(configured), (then.to_string(), left.to_string()), "{configured}");
         }
+    }
+
+    /// A path in the configuration may be mistyped.
+    #[test]
+    fn a_disk_that_is_still_there_has_not_been_exchanged() {
+        let mut kept = Kept::of(&[3], &paths("/x3"));
+        let holder = |path: &Path| path.to_str()?.get(2..)?.parse().ok();
+        assert_eq!(take_up(&mut kept, &paths("/y"), holder), paths("/y"));
+        assert_eq!(kept[0].path, paths("/x3")[0]);
     }
 
     #[test]
