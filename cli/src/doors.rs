@@ -28,10 +28,10 @@ impl DoorOptions {
         }
     }
 
-    /// Refuses to serve strangers of other machines at addresses that an option gives.
+    /// Refuses to serve strangers of other machines at addresses that an option gives, and a group that does not exist.
     pub fn check(&self, listens: &[Listen], option: &str) -> Result<()> {
         let doors = self.over(Doors::default());
         listens.iter().try_for_each(|listen| listen.check_door(&doors, option, How::Options))?;
-        Ok(())
+        Ok(doors.check_group()?)
     }
 }

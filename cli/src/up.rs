@@ -156,6 +156,7 @@ impl Up {
             );
         }
         let listens = self.listens();
+        Listen::check_distinct(&listens, "--listen")?;
         self.doors.check(&listens, "--listen")?;
         Listen::check_announced(&self.iscsi_announce, &listens, "--iscsi-announce")?;
         let array = Array::start(&self.dir, &spec, &listens, page.serve(self.logging.start()?)?)?

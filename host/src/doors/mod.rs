@@ -91,6 +91,15 @@ impl Doors {
         ))
     }
 
+    /// Refuses a group that does not exist.
+    ///
+    /// # Errors
+    ///
+    /// If there is none of the name that is set.
+    pub fn check_group(&self) -> Result<()> {
+        self.group().map(drop)
+    }
+
     /// The number of the group of the Unix sockets, if one is set.
     pub(crate) fn group(&self) -> Result<Option<u32>> {
         let Some(name) = &self.socket_group else { return Ok(None) };

@@ -16,8 +16,8 @@ use mio::{Interest, Registry, Token};
 use super::events::LISTENERS;
 use weft_core::units::NodeId;
 
-use crate::doors::Doors;
 use crate::doors::keeper::Keeper;
+use crate::doors::{Doors, Tls};
 use crate::error::Result;
 use crate::limits::{Descriptors, Limits};
 use crate::sessions::budget::{Budget, Use};
@@ -94,7 +94,17 @@ impl Acceptor {
         let group = doors.group()?;
         self.listeners[1..].iter().try_for_each(|listener| listener.share(group))?;
         (self.doors, self.own) = (doors.clone(), own);
+        self.addresses = self.listeners[1..].iter().map(|l| self.uri(&l.at)).collect();
         Ok(())
+    }
+
+    /// An address as hosts need it: a port that requires TLS of NBD's clients is told so by the scheme.
+    fn uri(&self, at: &Listen) -> String {
+        let uri = at.to_string();
+        match uri.strip_prefix("nbd://") {
+            Some(place) if self.doors.tls == Tls::Require => format!("nbds://{place}"),
+            _ => uri,
+        }
     }
 
     /// The addresses of this machine at which it listens.
@@ -123,9 +133,9 @@ impl Acceptor {
         let is_wildcard = |uri: &String| uri.contains("://0.0.0.0:") || uri.contains("://[::]:");
         let is_local = |uri: &String| uri.contains("socket=");
         let is_told = |l: &&Listener| self.announced.iter().all(|a| a.key() != l.at.key());
-        let own = self.listeners[1..].iter().filter(is_told).map(|l| l.at.to_string());
+        let own = self.listeners[1..].iter().filter(is_told).map(|l| self.uri(&l.at));
         let own = own.filter(|uri| !is_wildcard(uri) && !is_local(uri));
-        own.chain(self.announced.iter().map(Listen::to_string)).collect()
+        own.chain(self.announced.iter().map(|at| self.uri(at))).collect()
     }
 
     /// The addresses that a host is told that has come in at a listener over this connection.

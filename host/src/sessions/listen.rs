@@ -103,6 +103,17 @@ impl Listen {
         }
     }
 
+    /// Refuses an address that is given twice. Of port 0 there may be several.
+    pub fn check_distinct(listens: &[Listen], key: &str) -> Result<()> {
+        let is_any =
+            |of: &Listen| matches!(&of.place, Place::Tcp(address) if address.ends_with(":0"));
+        let is_again = |n: &usize| !is_any(&listens[*n]) && listens[..*n].contains(&listens[*n]);
+        match (0..listens.len()).find(is_again) {
+            Some(n) => fail(format!("{key}: {} is given twice; omit one", listens[n])),
+            None => Ok(()),
+        }
+    }
+
     /// NBD, at a Unix socket at this path.
     pub fn unix(path: impl Into<PathBuf>) -> Listen {
         Place::Unix(path.into()).for_protocol("")
@@ -417,14 +428,14 @@ fn bind_tcp(address: &str) -> Result<StdTcpListener> {
     Ok(listener)
 }
 
-/// Binds a Unix socket; a file that a dead process left is removed, a living one's is not. The
-/// directory is made if need be: who may connect is for the socket's own mode to say.
+/// Binds a Unix socket; a file that a dead process left is removed, a living one's is not. A directory is made if need be, but
+/// not what it should be in: a path may be mistyped. Who may connect is for the socket's own mode to say.
 fn bind_unix(path: &Path) -> Result<StdUnixListener> {
     if is_dead(path)? {
         fs::remove_file(path).map_err(at("remove the stale socket", path))?;
     }
-    if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
-        DirBuilder::new().recursive(true).mode(0o755).create(dir).map_err(|e| {
+    if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty() && !dir.is_dir()) {
+        DirBuilder::new().mode(0o755).create(dir).map_err(|e| {
             Error(format!(
                 "cannot create the directory {} for a socket: {e}; create it for the user of this process, or choose another path",
                 dir.display()

@@ -104,7 +104,7 @@ fn used_by(connections: u64) -> String {
 }
 
 /// What to do about them.
-const DISCONNECT: &str = "disconnect the hosts first (`weft host list`, `weft host disconnect`)";
+const DISCONNECT: &str = "disconnect the hosts first (`weft host list` and `weft host disconnect` at the process that they use)";
 
 /// What a question is about.
 pub(crate) struct Commands<'a> {
