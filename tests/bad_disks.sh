@@ -412,18 +412,17 @@ process_hangs() {
 }
 
 # The disk of one process of a cluster stays slow while a host writes at another. Its node is taken out by what the others
-# measure, and when the disk is fast it comes back for good.
+# measure, and when the disk is fast it is started again for good.
 process_is_slow() {
     local LIMIT=150 load
     down
     serve_no_more || true
     DIR=$T/slow URI="nbd+unix:///v?socket=$T/slow/nbd.sock" DISK=$T/slow/node-1/disk.img
-    up --processes --slow-disk-timeout 10s && wait_until answers && down
+    up --processes --slow-disk-timeout 10s && wait_until answers && host 60 fill && down
     mv "$DISK" "$T/backing" && : >"$DISK"
     serve_backing --filter=delay rdelay=40ms wdelay=40ms
     up_again --processes --slow-disk-timeout 10s
     wait_until answers
-    host 60 fill
     fio --name=x --ioengine=nbd --uri="$URI" --rw=randwrite --bs=4k --iodepth=8 --offset=64m --size=64m --time_based --runtime=600 &
     load=$!
     wait_until state_is slow
@@ -435,6 +434,7 @@ process_is_slow() {
     state_is slow
     host 20 write
     serve_again
+    weft node start 1 --dir "$DIR"
     wait_until state_is up
     whole
     down
