@@ -67,8 +67,9 @@ impl Holder {
         (local.opening, local.entered, local.failed) = (false, false, false);
         let life = Life { start: self.start, number: local.number };
         let heard = (0, 0);
-        let (frozen, caught_up, wakes, folded) = (None, None, None, None);
-        local.state = Some(NodeState { arrival, life, heard, frozen, caught_up, wakes, folded });
+        let (frozen, caught_up, wakes, parity_done) = (None, None, None, None);
+        local.state =
+            Some(NodeState { arrival, life, heard, frozen, caught_up, wakes, parity_done });
     }
 
     pub fn died(&mut self, node: NodeId) {
@@ -89,7 +90,7 @@ impl Holder {
             // One that has caught up is answered with a new map, in which it reports again what it has merged.
             MemberReport::CaughtUp { .. } | MemberReport::Merged { .. } => &mut state.caught_up,
             MemberReport::Wake { .. } => &mut state.wakes,
-            MemberReport::Folded { .. } => &mut state.folded,
+            MemberReport::ParityDone { .. } => &mut state.parity_done,
         };
         let has_caught_up = matches!(kept, Some(MemberReport::CaughtUp { epoch, .. }) if *epoch == epoch_of(&report));
         let is_less = has_caught_up && matches!(report, MemberReport::Merged { .. });
@@ -210,7 +211,7 @@ fn epoch_of(report: &MemberReport) -> Epoch {
         MemberReport::Frozen { epoch, .. }
         | MemberReport::CaughtUp { epoch, .. }
         | MemberReport::Merged { epoch, .. }
-        | MemberReport::Folded { epoch }
+        | MemberReport::ParityDone { epoch, .. }
         | MemberReport::Wake { epoch } => *epoch,
     }
 }

@@ -177,7 +177,7 @@ impl Leader {
         }
         self.recount(context);
         for state in nodes {
-            let NodeState { arrival, life, heard, frozen, caught_up, wakes, folded } = state;
+            let NodeState { arrival, life, heard, frozen, caught_up, wakes, parity_done } = state;
             let node = arrival.node;
             if self.told.get(&node) != Some(&life) {
                 let may_stay = fault::comes_back_as_it_was(context.config.bug);
@@ -198,7 +198,7 @@ impl Leader {
             if self.words.get(&node).is_some_and(|w| heard >= (w.term, w.number)) {
                 self.words.remove(&node);
             }
-            for report in [frozen, caught_up, wakes, folded].into_iter().flatten() {
+            for report in [frozen, caught_up, wakes, parity_done].into_iter().flatten() {
                 self.tell(AuthorityInput::Report(node, report), context);
             }
         }

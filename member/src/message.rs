@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weft_core::cluster::Arrival;
-use weft_core::node::{MapMessage, MemberReport, Memory};
+use weft_core::node::{MapMessage, MemberReport, Memory, Undescribed};
 use weft_core::store::Reached;
 use weft_core::units::{Epoch, Nanos, NodeId, Timestamp, VolumeId};
 
@@ -14,7 +14,7 @@ use crate::hearing::Unheard;
 use weft_bytes::{BytesError, Read, Reader, Writer, at_most};
 
 /// Since version 4 a message says which members it is from and for.
-const VERSION: u8 = 6;
+const VERSION: u8 = 7;
 
 /// A message between members.
 #[derive(Clone, Debug)]
@@ -68,7 +68,7 @@ pub(crate) struct NodeState {
     pub frozen: Option<MemberReport>,
     pub caught_up: Option<MemberReport>,
     pub wakes: Option<MemberReport>,
-    pub folded: Option<MemberReport>,
+    pub parity_done: Option<MemberReport>,
 }
 
 /// A word of the authority on its way to a life of a node.
@@ -96,7 +96,7 @@ const FROZEN: u8 = 1;
 const CAUGHT_UP: u8 = 2;
 const WAKE: u8 = 3;
 const MERGED: u8 = 5;
-const FOLDED: u8 = 6;
+const PARITY_DONE: u8 = 6;
 
 impl Message {
     pub fn encode(&self, from: MemberId, to: MemberId, codec: &dyn MapCodec) -> Vec<u8> {
@@ -181,7 +181,7 @@ impl Alive {
             w.option(node.frozen.as_ref(), write_report);
             w.option(node.caught_up.as_ref(), write_report);
             w.option(node.wakes.as_ref(), write_report);
-            w.option(node.folded.as_ref(), write_report);
+            w.option(node.parity_done.as_ref(), write_report);
         });
         write_unheard(w, &self.unheard);
         w.list(self.failed.iter(), |w, node| w.u16(node.0));
@@ -205,7 +205,7 @@ impl Alive {
                     frozen: r.option(read_report)?,
                     caught_up: r.option(read_report)?,
                     wakes: r.option(read_report)?,
-                    folded: r.option(read_report)?,
+                    parity_done: r.option(read_report)?,
                 })
             })?,
             unheard: read_unheard(r)?,
@@ -236,8 +236,7 @@ fn write_report(w: &mut Writer, report: &MemberReport) {
             busy,
             memory,
             heard,
-            exposed,
-            copied,
+            undescribed,
         } => {
             w.u8(FROZEN);
             w.u64(*epoch);
@@ -253,17 +252,18 @@ fn write_report(w: &mut Writer, report: &MemberReport) {
                 w.u16(node.0);
                 write_reached(w, reached);
             });
-            w.list(exposed.iter(), |w, volume| w.u32(volume.0));
-            w.list(copied.iter(), |w, volume| w.u32(volume.0));
+            let Undescribed { exposed, refreshing, copied } = undescribed;
+            [exposed, refreshing, copied].into_iter().for_each(|volumes| write_volumes(w, volumes));
         }
-        MemberReport::Folded { epoch } => {
-            w.u8(FOLDED);
+        MemberReport::ParityDone { epoch, volumes } => {
+            w.u8(PARITY_DONE);
             w.u64(*epoch);
+            write_volumes(w, volumes);
         }
         MemberReport::CaughtUp { epoch, volumes } => {
             w.u8(CAUGHT_UP);
             w.u64(*epoch);
-            w.list(volumes.iter(), |w, volume| w.u32(volume.0));
+            write_volumes(w, volumes);
         }
         MemberReport::Merged { epoch, merged, flattened } => {
             w.u8(MERGED);
@@ -288,6 +288,14 @@ fn read_reached(r: &mut Reader) -> Read<Reached> {
     Ok(Reached { disk, life, frame, sequence })
 }
 
+fn write_volumes(w: &mut Writer, volumes: &[VolumeId]) {
+    w.list(volumes.iter(), |w, volume| w.u32(volume.0));
+}
+
+fn read_volumes(r: &mut Reader) -> Read<Vec<VolumeId>> {
+    r.list(4, |r| Ok(VolumeId(r.u32()?)))
+}
+
 fn read_report(r: &mut Reader) -> Read<MemberReport> {
     let kind = r.u8()?;
     let epoch: Epoch = r.u64()?;
@@ -299,8 +307,8 @@ fn read_report(r: &mut Reader) -> Read<MemberReport> {
             let (found, reached) = (read_reached(r)?, read_reached(r)?);
             let memory = Memory { found, reached, began: r.u64()?, forgot: r.bool()? };
             let heard = r.list(34, |r| Ok((NodeId(r.u16()?), read_reached(r)?)))?;
-            let exposed = r.list(4, |r| Ok(VolumeId(r.u32()?)))?;
-            let copied = r.list(4, |r| Ok(VolumeId(r.u32()?)))?;
+            let (exposed, refreshing) = (read_volumes(r)?, read_volumes(r)?);
+            let undescribed = Undescribed { exposed, refreshing, copied: read_volumes(r)? };
             Ok(MemberReport::Frozen {
                 epoch,
                 oldest,
@@ -309,16 +317,12 @@ fn read_report(r: &mut Reader) -> Read<MemberReport> {
                 busy,
                 memory,
                 heard,
-                exposed,
-                copied,
+                undescribed,
             })
         }
-        CAUGHT_UP => {
-            let volumes = r.list(4, |r| Ok(VolumeId(r.u32()?)))?;
-            Ok(MemberReport::CaughtUp { epoch, volumes })
-        }
+        CAUGHT_UP => Ok(MemberReport::CaughtUp { epoch, volumes: read_volumes(r)? }),
         WAKE => Ok(MemberReport::Wake { epoch }),
-        FOLDED => Ok(MemberReport::Folded { epoch }),
+        PARITY_DONE => Ok(MemberReport::ParityDone { epoch, volumes: read_volumes(r)? }),
         MERGED => Ok(MemberReport::Merged { epoch, merged: r.bool()?, flattened: r.bool()? }),
         value => Err(BytesError::Unknown { what: "report", value }),
     }

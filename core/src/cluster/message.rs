@@ -37,6 +37,17 @@ pub struct Memory {
     pub forgot: bool,
 }
 
+/// Volumes with content that parity on a node's disk does not describe.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Undescribed {
+    /// Their parity there is out of date, or may be.
+    pub exposed: Vec<VolumeId>,
+    /// Some of that can be computed, or some may come to be out of date yet.
+    pub refreshing: Vec<VolumeId>,
+    /// They have copies there, or may get some.
+    pub copied: Vec<VolumeId>,
+}
+
 /// A node to the authority.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum MemberReport {
@@ -56,10 +67,8 @@ pub enum MemberReport {
         memory: Memory,
         /// How far others' disks had got, as far as it has heard.
         heard: Vec<(NodeId, Reached)>,
-        /// Volumes of which parity is out of date on its disk, or may be.
-        exposed: Vec<VolumeId>,
-        /// Volumes with copies on its disk that no parity describes yet, or that may get some.
-        copied: Vec<VolumeId>,
+        /// What parity on its disk does not describe.
+        undescribed: Undescribed,
     },
     /// Its disk has caught up on some volumes.
     CaughtUp {
@@ -77,10 +86,13 @@ pub enum MemberReport {
         /// All that clones show which are flattened.
         flattened: bool,
     },
-    /// There are no copies on its disk any more.
-    Folded {
+    /// Parity on its disk describes all that it can of some volumes that move, or that chose to defer or copy nothing any more.
+    /// The last word of an epoch counts.
+    ParityDone {
         /// In this epoch.
         epoch: Epoch,
+        /// All of them so far.
+        volumes: Vec<VolumeId>,
     },
     /// There is something to be written to a volume that rests.
     Wake {

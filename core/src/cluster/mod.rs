@@ -26,7 +26,7 @@ pub use map::{
     ReservationKind, ReservationOutcome, Reservations, Scheduled, SealedSecret, Snapshot, Source,
     Stripes, TimeAway, ViewError, Volume, is_host_name,
 };
-pub use message::{MapMessage, MemberReport, Memory};
+pub use message::{MapMessage, MemberReport, Memory, Undescribed};
 pub use moves::can_drain;
 pub use placement::{
     EXTENT_COLUMN_BYTES, ONE_EXTENT, Place, PlacementError, column_bytes, place_stripes,

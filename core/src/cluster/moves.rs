@@ -10,6 +10,7 @@
 //!
 //! Draining copies with full redundancy throughout:
 //!
+//! - before it begins, all parity of the volume is computed that waits: if copying ends, parity alone determines the rest;
 //! - the old disk keeps its say in writes from the time when it had the column;
 //! - a change of parity that is not there yet waits until the parity is copied, and copied parity is journalled;
 //! - the new disk takes from a copy only what it still misses, and nothing while an earlier write there is undecided;
@@ -18,6 +19,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::map::{APART, ClusterMap, Extent, Volume};
@@ -58,14 +60,14 @@ pub(super) fn fill(volume: &mut Arc<Volume>, node: NodeId, from: Timestamp) {
 /// Gives columns of nodes that are given up to disks that have room, where the volume goes on
 /// without those nodes; and columns of nodes that are being drained, from which they are copied. These
 /// do not go to a disk that has missed something: until that has caught up its columns count for nothing,
-/// and what the volume has now it would not have any more. Nor are columns copied of volumes that are `copied`; says whether
-/// any would be.
+/// and what the volume has now it would not have any more. Nor are columns copied of volumes with `pending` parity; returns
+/// those that would be moved otherwise.
 pub(super) fn move_columns(
     map: &mut ClusterMap,
     from: Timestamp,
-    copied: &BTreeSet<VolumeId>,
-) -> bool {
-    let mut waits = false;
+    pending: &BTreeSet<VolumeId>,
+) -> BTreeSet<VolumeId> {
+    let mut delayed = BTreeSet::new();
     let mut targets = targets(map);
     let goes_on = |v: &&Arc<Volume>| !map.is_asleep(v);
     let mut ids: Vec<VolumeId> = map.volumes.values().filter(goes_on).map(|v| v.id).collect();
@@ -74,7 +76,7 @@ pub(super) fn move_columns(
     for id in ids {
         for n in 0..map.volumes[&id].extents.len() {
             if targets.values().all(|filling| *filling >= FILLED_AT_ONCE) {
-                return waits;
+                return delayed;
             }
             if !map.leads(id, n) {
                 continue;
@@ -87,8 +89,8 @@ pub(super) fn move_columns(
             let given_up = given_up_column(map, &family, n);
             let drained = || drained_column(map, &family, n);
             let Some(column) = given_up.or_else(drained) else { continue };
-            if given_up.is_none() && family.iter().any(|id| copied.contains(id)) {
-                waits = true;
+            if given_up.is_none() && family.iter().any(|id| pending.contains(id)) {
+                delayed.extend(family.into_iter().filter(|id| pending.contains(id)));
                 continue;
             }
             let missed = |node| family.iter().any(|id| map.has_missed(*id, node));
@@ -100,11 +102,11 @@ pub(super) fn move_columns(
             map.move_family((id, n), column, place, from, given_up.is_none());
         }
     }
-    waits
+    delayed
 }
 
 /// Whether all that is on a node's disk has a place on others, beside what is still on nodes that are
-/// being drained already.
+/// being drained already. Deleted volumes are forgotten where that helps (`crowding.rs`).
 ///
 /// # Errors
 /// A volume of which a column has none.
@@ -113,7 +115,11 @@ pub fn can_drain(map: &ClusterMap, node: NodeId) -> Result<(), VolumeId> {
         let info = &map.nodes[usize::from(n.0)];
         n == node || (info.draining && !info.removed)
     };
-    have_room(map, drained)
+    have_room(map, drained).or_else(|_| {
+        let mut without_deleted = map.clone();
+        without_deleted.volumes.retain(|_, volume| !volume.is_deleted());
+        have_room(&without_deleted, drained)
+    })
 }
 
 /// Whether all that is on the disks of nodes that go has a place on those of others; if not, a volume of which a column
@@ -176,7 +182,7 @@ pub(super) fn agree_on_copies(map: &mut ClusterMap) {
 }
 
 /// The column of an extent of a family that is on a node that is being drained, has all of it, and takes
-/// part. One at a time.
+/// part. One at a time. Where parity may wait on a node that is away, which cannot say so, none.
 fn drained_column(map: &ClusterMap, family: &[VolumeId], n: usize) -> Option<usize> {
     let volumes = || family.iter().map(|id| &map.volumes[id]);
     let has_all = |node: NodeId| volumes().all(|v| map.behind_since(v, n, node).is_none());
@@ -184,7 +190,8 @@ fn drained_column(map: &ClusterMap, family: &[VolumeId], n: usize) -> Option<usi
         let info = map.nodes.get(usize::from(node.0));
         info.is_some_and(|i| i.draining && i.up) && has_all(node)
     };
-    if volumes().any(|v| !v.extents[n].filling.is_empty()) {
+    let is_known = |v: &Volume| !v.defers() || map.lost(v, n).is_empty();
+    if volumes().any(|v| !v.extents[n].filling.is_empty() || !is_known(v)) {
         return None;
     }
     map.volumes[family.first()?].extents[n].columns.iter().position(|c| drained(c.0))
@@ -242,13 +249,17 @@ fn choose(
     let free = |node: NodeId| {
         let sectors = map.nodes[usize::from(node.0)].sectors;
         let runs = free_runs(node, sectors, &volumes);
-        let is_free = |place: &u64| is_free_in_family(map, (volume.id, n), (node, *place));
+        let taken = taken_in_family(map, (volume.id, n), node);
         let place = match volume.is_thin() {
             true => {
                 let places = [volume.extents[n].columns[column].1, other_thin_place(volume, n)];
+                let is_free = |place: &u64| {
+                    let at = place % SPACE_SECTORS;
+                    first_free(at..at + need, need, &taken).is_some()
+                };
                 places.into_iter().filter(|_| sectors > 0).find(is_free)?
             }
-            false => runs.iter().filter(|r| r.1 >= need).map(|r| r.0).find(is_free)?,
+            false => runs.iter().find_map(|r| first_free(r.0..r.0 + r.1, need, &taken))?,
         };
         Some((runs.iter().map(|r| r.1).sum::<u64>(), node, place))
     };
@@ -264,22 +275,47 @@ fn choose(
         .map(|(_, node, place)| (node, place))
 }
 
-/// Whether a column of an extent can come to a place: no other extent of its volume lies there in the volume's address
-/// space, and none of those that follow it in theirs.
-fn is_free_in_family(
-    map: &ClusterMap,
-    (id, n): (VolumeId, usize),
-    (node, place): (NodeId, u64),
-) -> bool {
-    let at = place % SPACE_SECTORS;
-    map.family(id, n).into_iter().map(|id| &map.volumes[&id]).all(|volume| {
-        let end = at + volume.extent_sectors(n);
+/// Where no column of an extent can come on a disk: other extents of its volume lie there in the volume's address space, or of
+/// those that follow it in theirs. In the order of the places.
+fn taken_in_family(map: &ClusterMap, (id, n): (VolumeId, usize), node: NodeId) -> Vec<Range<u64>> {
+    let mut taken = Vec::new();
+    for volume in map.family(id, n).into_iter().map(|id| &map.volumes[&id]) {
         let others = (0..volume.extents.len()).filter(|other| *other != n);
-        let here = |other: usize| {
+        taken.extend(others.filter_map(|other| {
             let (_, sector) = volume.extents[other].place_on(node)?;
             let first = sector % SPACE_SECTORS;
             Some(first..first + volume.extent_sectors(other))
-        };
-        others.filter_map(here).all(|other| other.end <= at || end <= other.start)
-    })
+        }));
+    }
+    taken.sort_unstable_by_key(|taken: &Range<u64>| taken.start);
+    taken
+}
+
+/// The first place for some sectors in a range that is not taken.
+fn first_free(range: Range<u64>, need: u64, taken: &[Range<u64>]) -> Option<u64> {
+    let mut at = range.start;
+    for taken in taken.iter().filter(|taken| taken.start < range.end) {
+        if at + need <= taken.start {
+            break;
+        }
+        at = at.max(taken.end);
+    }
+    (at + need <= range.end).then_some(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_place_is_found_that_is_not_taken() {
+        let taken = [0..10, 14..20, 15..18, 40..50];
+        let free = |range, need| first_free(range, need, &taken);
+        assert_eq!([free(0..60, 4), free(0..60, 5), free(0..60, 21)], [Some(10), Some(20), None]);
+        assert_eq!(
+            [free(16..60, 10), free(30..60, 10), free(31..60, 10)],
+            [Some(20), Some(30), Some(50)]
+        );
+        assert_eq!([free(31..59, 10), free(0..4, 1), free(60..70, 10)], [None, None, Some(60)]);
+    }
 }

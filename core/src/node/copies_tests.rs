@@ -35,6 +35,11 @@ fn copied(epoch: Epoch, attendance: Attendance) -> Arc<ClusterMap> {
     Arc::new(map)
 }
 
+/// The same while disks are made equally full.
+fn moving(map: Arc<ClusterMap>) -> Arc<ClusterMap> {
+    Arc::new(ClusterMap { rebalancing: true, ..ClusterMap::clone(&map) })
+}
+
 /// Of the first stripe this node's disk has data, of the third the parity.
 const OF_FIRST_STRIPE: Range = Range { offset: 0, len: UNIT };
 pub(super) const OF_THIRD_STRIPE: Range = Range { offset: 4 * UNIT, len: UNIT };
@@ -118,14 +123,13 @@ fn who_said_that_it_has_copies_reports_when_it_has_none_any_more() {
     bench.hear(PEER, Body::Write { header, items: vec![item(0)] });
     assert_eq!(bench.node.worker.copied_volumes(), [VOLUME]);
     bench.handle(Input::Map(MapMessage::Freeze { epoch: 3 }));
-    let said =
-        |r: &MemberReport| matches!(r, MemberReport::Frozen { copied, .. } if *copied == [VOLUME]);
+    let said = |r: &MemberReport| matches!(r, MemberReport::Frozen { undescribed, .. } if undescribed.copied == [VOLUME]);
     assert!(bench.reports.iter().any(said), "{:?}", bench.reports);
-    bench.enter(copied(3, Attendance::default()), at(60));
+    bench.enter(moving(copied(3, Attendance::default())), at(60));
     while bench.disk_works().is_some() {}
     bench.handle(Input::Timer(Timer::Tick));
     assert!(bench.node.worker.copied_volumes().is_empty());
-    let folded = |r: &MemberReport| matches!(r, MemberReport::Folded { epoch: 3 });
+    let folded = |r: &MemberReport| matches!(r, MemberReport::ParityDone { epoch: 3, volumes } if *volumes == [VOLUME]);
     assert!(bench.reports.iter().any(folded), "{:?}", bench.reports);
 }
 
@@ -134,18 +138,20 @@ fn who_said_that_it_has_copies_reports_when_it_has_none_any_more() {
 fn copies_that_cannot_be_folded_are_not_waited_for() {
     let mut bench = with_a_copy(OF_FIRST_STRIPE);
     bench.handle(Input::Map(MapMessage::Freeze { epoch: 3 }));
-    let mut asleep = ClusterMap::clone(&copied(3, Attendance::default()));
+    let mut asleep = ClusterMap::clone(&moving(copied(3, Attendance::default())));
     for node in [PEER, THIRD] {
         asleep.nodes[usize::from(node.0)].up = false;
     }
     bench.enter(Arc::new(asleep), at(60));
     bench.handle(Input::Timer(Timer::Tick));
     let has_said = |b: &Bench, of: Epoch| {
-        b.reports.iter().any(|r| matches!(r, MemberReport::Folded { epoch } if *epoch == of))
+        b.reports
+            .iter()
+            .any(|r| matches!(r, MemberReport::ParityDone { epoch, .. } if *epoch == of))
     };
     assert!(!has_said(&bench, 3), "there was nothing to fold");
     bench.handle(Input::Map(MapMessage::Freeze { epoch: 4 }));
-    bench.enter(copied(4, Attendance::default()), at(70));
+    bench.enter(moving(copied(4, Attendance::default())), at(70));
     bench.handle(Input::Timer(Timer::Tick));
     assert!(!has_said(&bench, 4), "its copy can be folded");
 }

@@ -66,7 +66,7 @@ use crate::order::{Clock, Origin, Place};
 use crate::store::Reached;
 use crate::units::{Epoch, MILLIS, Nanos, NodeId, Timestamp, VolumeId};
 
-pub use crate::cluster::{MapMessage, MemberReport, Memory};
+pub use crate::cluster::{MapMessage, MemberReport, Memory, Undescribed};
 pub use back_off::BackOff;
 pub use background::ALL;
 pub use config::{NodeConfig, Rebuilding};
@@ -473,8 +473,7 @@ impl Node {
                     || self.originator.is_busy()
                     || self.worker.oldest_unsettled().is_some();
                 let (memory, heard) = (self.memory(), self.outbox.witness.known());
-                let exposed = self.worker.may_be_exposed();
-                let copied = self.worker.say_copied();
+                let undescribed = self.worker.say_undescribed();
                 self.outbox.report(MemberReport::Frozen {
                     epoch,
                     oldest,
@@ -483,8 +482,7 @@ impl Node {
                     busy,
                     memory,
                     heard,
-                    exposed,
-                    copied,
+                    undescribed,
                 });
             }
             MapMessage::Enter { map, floor } => {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use weft_core::cluster::{Arrival, ClusterMap, Volume};
-use weft_core::node::{MapMessage, MemberReport, Memory};
+use weft_core::node::{MapMessage, MemberReport, Memory, Undescribed};
 use weft_core::units::{Epoch, MILLIS, Nanos, NodeId, Timestamp, VolumeId};
 use weft_member::{
     Bug, Config, Input, LogDisk, Member, MemberId, Output, Stored, member_anew, member_of, node_of,
@@ -483,8 +483,7 @@ impl World {
                     busy,
                     memory,
                     heard,
-                    exposed: Vec::new(),
-                    copied: Vec::new(),
+                    undescribed: Undescribed::default(),
                 })
             }
             MapMessage::Enter { map, .. } if map.epoch > n.epoch && map.epoch >= n.coming => {

@@ -12,7 +12,7 @@ use weft_core::cluster::{
     Settings, Snapshot, Source, TimeAway, Volume,
 };
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
-use weft_core::node::{MapMessage, MemberReport, Memory};
+use weft_core::node::{MapMessage, MemberReport, Memory, Undescribed};
 use weft_core::units::{MAX_NODES, SECTOR};
 
 use weft_bytes::{BytesError, Read, at_most};
@@ -488,13 +488,14 @@ wire_enum!(MapMessage, "message of the authority" {
 });
 
 wire_struct!(Memory { found, reached, began, forgot });
+wire_struct!(Undescribed { exposed, refreshing, copied });
 
 wire_enum!(MemberReport, "report of a member" {
-    1 = Frozen { epoch, oldest, clock, written, busy, memory, heard, exposed, copied },
+    1 = Frozen { epoch, oldest, clock, written, busy, memory, heard, undescribed },
     2 = CaughtUp { epoch, volumes },
     3 = Wake { epoch },
     4 = Merged { epoch, merged, flattened },
-    5 = Folded { epoch },
+    5 = ParityDone { epoch, volumes },
 });
 
 #[cfg(test)]

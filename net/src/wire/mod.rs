@@ -39,7 +39,7 @@ use weft_core::node::{Envelope, MapMessage, MemberReport};
 use code::{Reader, Wire, Writer, wire_enum};
 
 /// The version of the encoding.
-pub const VERSION: u8 = 25;
+pub const VERSION: u8 = 26;
 
 /// The oldest version whose maps are read: they have the encoding that maps have now, but for what came later.
 const OLDEST_KEPT: u8 = 17;

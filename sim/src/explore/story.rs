@@ -16,7 +16,9 @@ pub(super) fn describe(packet: &Packet) -> String {
         Packet::Report(MemberReport::Frozen { epoch, .. }) => format!("frozen for epoch {epoch}"),
         Packet::Report(MemberReport::CaughtUp { .. }) => "caught up".into(),
         Packet::Report(MemberReport::Wake { .. }) => "something to be written".into(),
-        Packet::Report(MemberReport::Folded { .. }) => "copies are folded".to_string(),
+        Packet::Report(MemberReport::ParityDone { .. }) => {
+            "parity that waited is computed".to_string()
+        }
         Packet::Report(MemberReport::Merged { merged, flattened, .. }) => {
             format!("deleted snapshots are merged: {merged}; clones are flattened: {flattened}")
         }

@@ -179,13 +179,14 @@ pub enum Change {
 }
 
 impl Change {
-    /// Whether it takes a snapshot of any of these volumes.
-    pub(super) fn shows_any(&self, copied: &BTreeSet<VolumeId>) -> bool {
-        match self {
-            Change::TakeSnapshots(of, ..) => of.iter().any(|id| copied.contains(id)),
-            Change::TakeScheduled(due, _) => due.iter().any(|(id, _)| copied.contains(id)),
-            _ => false,
-        }
+    /// The volumes among these that it takes a snapshot of.
+    pub(super) fn shown_of(&self, volumes: &BTreeSet<VolumeId>) -> Vec<VolumeId> {
+        let shown: Vec<VolumeId> = match self {
+            Change::TakeSnapshots(of, ..) => of.clone(),
+            Change::TakeScheduled(due, _) => due.iter().map(|(id, _)| *id).collect(),
+            _ => Vec::new(),
+        };
+        shown.into_iter().filter(|id| volumes.contains(id)).collect()
     }
 
     /// The map that would come of it, but for what follows from that.

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster::map::ClusterMap;
-use crate::cluster::message::Memory;
+use crate::cluster::message::{Memory, Undescribed};
 use crate::order::FOLLOWED;
 use crate::store::Reached;
-use crate::units::{NodeId, Timestamp, VolumeId};
+use crate::units::{NodeId, Timestamp};
 
 /// What a node said that has stopped, as in [`MemberReport::Frozen`].
 #[derive(Clone, Debug, Hash)]
@@ -17,8 +17,7 @@ pub(super) struct Frozen {
     pub busy: bool,
     pub memory: Memory,
     pub heard: Vec<(NodeId, Reached)>,
-    pub exposed: Vec<VolumeId>,
-    pub copied: Vec<VolumeId>,
+    pub undescribed: Undescribed,
 }
 
 /// The latest time that any of them has written or shows, but for clocks that are wrong: those that are farther

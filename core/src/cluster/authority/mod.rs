@@ -30,7 +30,7 @@ pub use giving_up::{Absence, Hindrance, Prospect};
 pub use policy::PolicyChange;
 
 use super::map::{ClusterMap, NodeInfo};
-use super::message::{MapMessage, MemberReport};
+use super::message::{MapMessage, MemberReport, Undescribed};
 use crate::units::{Epoch, Nanos, NodeId, Timestamp, VolumeId};
 use frozen::{Frozen, forgetful, known_of, latest_right};
 use giving_up::Absences;
@@ -90,29 +90,33 @@ enum Phase {
         made: usize,
     },
 }
-/// Copies of small writes (`redundancy=copied`) that nodes had when they stopped for the map in force. No column of such a
-/// volume goes from one disk to another, and no snapshot of it is taken: the other disk would have no copies, and the
-/// snapshot would not show them.
+
+/// What no parity described when nodes stopped for the map in force: copies of small writes (`redundancy=copied`), and content
+/// whose parity waits. No column of such a volume goes from one disk to another: the other disk would have no copies, and
+/// should it miss anything, the column could not be computed. Nor is a snapshot taken of a volume with copies, since it would
+/// not show them.
 #[derive(Clone, Debug, Default, Hash)]
-struct Copies {
-    /// The nodes that have yet to say that theirs are folded.
-    on: BTreeSet<NodeId>,
-    /// Whether anything waits for that.
-    waits: bool,
-    /// Changes that do.
+struct Pending {
+    /// The volumes, and the nodes that have yet to say that all parity of theirs is computed that can be.
+    on: BTreeSet<(VolumeId, NodeId)>,
+    /// The volumes for which something waits.
+    delayed: BTreeSet<VolumeId>,
+    /// Changes that wait.
     changes: Vec<Change>,
 }
 
-impl Copies {
-    /// Whether what waits for folds may go on.
-    fn is_over(&self) -> bool {
-        self.waits && self.on.is_empty()
+impl Pending {
+    /// A node has computed parity of these volumes. Says whether something may go on that waits.
+    fn is_done(&mut self, node: NodeId, volumes: &[VolumeId]) -> bool {
+        let done: Vec<_> = volumes.iter().filter(|id| self.on.remove(&(**id, node))).collect();
+        let left = |id: VolumeId| self.on.range((id, NodeId(0))..=(id, NodeId(u16::MAX)));
+        done.into_iter().any(|id| self.delayed.contains(id) && left(*id).next().is_none())
     }
 
-    /// Whether a change waits for folds that shows a volume.
+    /// Whether a change waits that shows a volume.
     fn delay_any_of(&self, id: VolumeId) -> bool {
         let of = BTreeSet::from([id]);
-        self.changes.iter().any(|change| change.shows_any(&of))
+        self.changes.iter().any(|change| !change.shown_of(&of).is_empty())
     }
 }
 
@@ -131,7 +135,7 @@ pub struct Authority {
     /// Nodes that have copied what clones show of others, in the epoch in force.
     flattened: BTreeSet<NodeId>,
     changes: Vec<Change>,
-    copies: Copies,
+    pending: Pending,
     /// Somebody has something to write to a volume that rests.
     wakes: bool,
     phase: Phase,
@@ -153,7 +157,7 @@ impl Authority {
             merged: BTreeSet::new(),
             flattened: BTreeSet::new(),
             changes: Vec::new(),
-            copies: Copies::default(),
+            pending: Pending::default(),
             wakes: false,
             phase: Phase::Settled,
             proposed: 0,
@@ -278,14 +282,12 @@ impl Authority {
                 busy,
                 memory,
                 heard,
-                exposed,
-                copied,
+                undescribed,
             } => {
                 if let Phase::Freezing { frozen } = &mut self.phase
                     && epoch == self.next.epoch
                 {
-                    let said =
-                        Frozen { oldest, clock, written, busy, memory, heard, exposed, copied };
+                    let said = Frozen { oldest, clock, written, busy, memory, heard, undescribed };
                     frozen.insert(node, said);
                     self.try_freeze(out);
                 }
@@ -308,9 +310,9 @@ impl Authority {
                     }
                 }
             }
-            MemberReport::Folded { epoch } => {
+            MemberReport::ParityDone { epoch, volumes } => {
                 let current = epoch == self.map.epoch && self.is_settled();
-                if current && self.copies.on.remove(&node) && self.copies.is_over() {
+                if current && self.pending.is_done(node, &volumes) {
                     self.propose(out);
                 }
             }
@@ -342,10 +344,14 @@ impl Authority {
         let forgot = &forgetful(&self.map, frozen);
         let fresh = frozen.iter().filter(|(_, f)| f.memory.began == 0);
         let looked_at = &fresh.map(|(node, _)| *node).collect();
-        let exposed = &frozen.values().flat_map(|f| f.exposed.iter().copied()).collect();
-        let copied = &frozen.values().flat_map(|f| f.copied.iter().copied()).collect();
-        let copied_on: Vec<_> = frozen.iter().map(|(node, f)| (*node, f.copied.clone())).collect();
-        self.copies = Copies::default();
+        let all = || frozen.iter().map(|(node, f)| (*node, &f.undescribed));
+        let exposed = &all().flat_map(|(_, u)| u.exposed.iter().copied()).collect();
+        let copied = &all().flat_map(|(_, u)| u.copied.iter().copied()).collect();
+        let of = |u: &Undescribed| [&u.copied[..], &u.refreshing[..]].concat();
+        let on = all().flat_map(|(node, u)| of(u).into_iter().map(move |id| (id, node)));
+        let on: BTreeSet<(VolumeId, NodeId)> = on.collect();
+        let pending = &on.iter().map(|(id, _)| *id).collect();
+        self.pending = Pending { on, ..Pending::default() };
         let written = &frozen.iter().map(|(node, f)| (*node, f.written)).collect();
         let members = &members;
         let kept = |node: NodeId| known_of(node, &self.map, frozen).collect::<Vec<_>>();
@@ -360,14 +366,9 @@ impl Authority {
             written,
             exposed,
             copied,
+            pending,
         });
         self.keep_reached(reached);
-        // Copies of volumes that sleep are not folded; those that a change waits for do not sleep if they can go on.
-        let can_fold = |id: &VolumeId| {
-            self.next.volumes.get(id).is_none_or(|volume| !self.next.is_asleep(volume))
-        };
-        let on = copied_on.into_iter().filter(|(_, copied)| copied.iter().any(can_fold));
-        self.copies.on = on.map(|(node, _)| node).collect();
         self.phase = Phase::Storing { floor, made: self.changes.len() };
         out.push(AuthorityOutput::Store(Arc::new(self.next.clone())));
     }
@@ -385,7 +386,7 @@ impl Authority {
         self.flattened.clear();
         let later = self.changes.split_off(made.min(self.changes.len()));
         let is_behind = !later.is_empty();
-        self.changes = std::mem::take(&mut self.copies.changes);
+        self.changes = std::mem::take(&mut self.pending.changes);
         self.changes.extend(later);
         self.wakes = false;
         self.settled_once = true;

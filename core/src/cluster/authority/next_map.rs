@@ -31,6 +31,8 @@ pub(super) struct Findings<'a> {
     pub exposed: &'a BTreeSet<VolumeId>,
     /// Volumes with copies that no parity describes yet.
     pub copied: &'a BTreeSet<VolumeId>,
+    /// Those, and volumes whose waiting parity can be computed.
+    pub pending: &'a BTreeSet<VolumeId>,
 }
 
 impl Findings<'_> {
@@ -60,9 +62,10 @@ impl Authority {
         let members = findings.members;
         self.note_caught_up(members);
         for change in &self.changes {
-            if change.shows_any(findings.copied) {
-                self.copies.waits = true;
-                self.copies.changes.push(change.clone());
+            let waits_for = change.shown_of(findings.copied);
+            if !waits_for.is_empty() {
+                self.pending.delayed.extend(waits_for);
+                self.pending.changes.push(change.clone());
                 continue;
             }
             let change = &self.without_sleeping(change, findings);
@@ -106,8 +109,9 @@ impl Authority {
             }
         }
         moves::agree_on_copies(&mut self.next);
-        self.copies.waits |= moves::move_columns(&mut self.next, floor, findings.copied);
-        self.copies.waits |= balance::rebalance(&mut self.next, floor, findings.copied);
+        let pending = findings.pending;
+        self.pending.delayed.extend(moves::move_columns(&mut self.next, floor, pending));
+        self.pending.delayed.extend(balance::rebalance(&mut self.next, floor, pending));
         remove_replaced(&mut self.next);
         self.next.assert_sound();
         let volumes = &self.next.volumes;
@@ -261,7 +265,7 @@ impl Authority {
         let whole = |e: &Extent| e.filling.is_empty() && e.leaving.is_empty();
         findings.idle
             && !self.wakes
-            && !self.copies.delay_any_of(volume.id)
+            && !self.pending.delay_any_of(volume.id)
             && volume.policy.is_journaled()
             && nodes.iter().any(|n| !findings.members.contains(n))
             && (a.away.is_empty() && a.stale_since.is_empty() && a.forgot.is_empty())

@@ -84,14 +84,15 @@ pub fn plan(map: &ClusterMap, most: usize) -> Plan {
 
 /// Makes as many of the planned moves as may be under way at a time; to a disk that has missed something,
 /// when it has caught up (see [`moves::move_columns`]). When nothing is left to be
-/// moved, and everything is in place, the map says so. No column moves of a volume that is `copied`; says whether one would.
+/// moved, and everything is in place, the map says so. No column moves of a volume with `pending` parity; returns those with
+/// moves that wait.
 pub(super) fn rebalance(
     map: &mut ClusterMap,
     from: Timestamp,
-    copied: &BTreeSet<VolumeId>,
-) -> bool {
+    pending: &BTreeSet<VolumeId>,
+) -> BTreeSet<VolumeId> {
     if !map.rebalancing {
-        return false;
+        return BTreeSet::new();
     }
     let mut targets = moves::targets(map);
     let mut planned = plan(map, AHEAD * FILLED_AT_ONCE * targets.len()).moves;
@@ -99,11 +100,12 @@ pub(super) fn rebalance(
     let waits = map.volumes.values().any(|v| fills(v) || !is_whole(map, v));
     if planned.is_empty() && !waits {
         map.rebalancing = false;
-        return false;
+        return BTreeSet::new();
     }
-    let count = planned.len();
-    planned.retain(|step| !copied.contains(&step.volume));
-    let waits_for_folds = planned.len() < count;
+    // Those of a family do not move.
+    let all = planned.iter().map(|step| step.volume);
+    let delayed: BTreeSet<VolumeId> = all.filter(|id| pending.contains(id)).collect();
+    planned.retain(|step| !delayed.contains(&step.volume));
     loop {
         let ledger = Ledger::new(map);
         // What is planned after a move that has to wait may not be of use before it.
@@ -116,7 +118,7 @@ pub(super) fn rebalance(
             (free(step) && ledger.allows(step)).then_some((step.to, room))
         };
         let next = planned.iter().enumerate().find_map(|(n, step)| Some((n, can(step)?)));
-        let Some((n, place)) = next else { return waits_for_folds };
+        let Some((n, place)) = next else { return delayed };
         let step = planned[n];
         planned.drain(..=n);
         *targets.entry(step.to).or_default() += 1;

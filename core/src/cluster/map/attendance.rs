@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{ClusterMap, NodeInfo, Volume};
+use super::{ClusterMap, Extent, NodeInfo, Volume};
 use crate::units::{ColumnSet, NodeId, Timestamp, VolumeId};
 
 /// Which nodes a volume goes on without, and what its nodes have missed of it.
@@ -185,23 +185,25 @@ impl ClusterMap {
         self.attendance.get(&volume.id)?.stale_since.get(&node).copied()
     }
 
-    /// Whether small writes may be copied where a volume chooses so: no column moves from one disk to another, or is to. The other
+    /// The volumes whose columns go from one disk to another, or are to. No parity of theirs may wait: should the disk that a
+    /// column comes to miss anything, parity alone determines the rest (`moves.rs`). Nor are writes to them copied, since that
     /// disk would have no copies.
-    pub fn may_copy_writes(&self) -> bool {
-        let moves = |v: &Volume| v.extents.iter().any(|e| !e.leaving.is_empty());
-        !self.rebalancing
-            && !self.nodes.iter().any(|info| info.draining && !info.removed)
-            && !self.volumes.values().any(|v| v.copies() && moves(v))
+    pub fn moving(&self) -> BTreeSet<VolumeId> {
+        let drains = |n: NodeId| {
+            self.nodes.get(usize::from(n.0)).is_some_and(|info| info.draining && !info.removed)
+        };
+        let leaves = |e: &Extent| !e.leaving.is_empty() || e.columns.iter().any(|c| drains(c.0));
+        let moves = |v: &Volume| self.rebalancing || v.extents.iter().any(leaves);
+        self.volumes.values().filter(|v| moves(v)).map(|v| v.id).collect()
     }
 
-    /// Whether parity of these stripes may not wait because of a disk that is expected to fail, or is being emptied.
-    pub fn may_lose_a_disk(&self, volume: &Volume, stripes: Range<u64>) -> bool {
-        let risky = |n: NodeId| {
-            self.nodes.get(usize::from(n.0)).is_some_and(|info| info.suspect || info.draining)
-        };
+    /// Whether a disk with columns of these stripes is expected to fail.
+    pub fn has_suspect(&self, volume: &Volume, stripes: Range<u64>) -> bool {
+        let is_suspect =
+            |n: NodeId| self.nodes.get(usize::from(n.0)).is_some_and(|info| info.suspect);
         let last = stripes.end.saturating_sub(1).max(stripes.start);
         let extents = volume.extent_of(stripes.start)..=volume.extent_of(last);
-        volume.extents[extents].iter().any(|e| e.columns.iter().any(|c| risky(c.0)))
+        volume.extents[extents].iter().any(|e| e.columns.iter().any(|c| is_suspect(c.0)))
     }
 
     /// The times that a volume went on without a node which has yet to catch up.

@@ -47,9 +47,15 @@ impl Accounts {
             return None;
         }
         let (config, load, takes) = (self.config, &self.load, self.takes);
+        let moving = &self.moving;
         let quiet = if is_busy { 0 } else { load.quiet_since(now) };
         let mut accounts = self.of.values_mut().filter(|a| !map.is_asleep(&a.volume));
-        let (which, unit) = accounts.find_map(|a| a.next(&config, map, (quiet, takes), now))?;
+        let (which, unit) = accounts.find_map(|a| {
+            let all = 0..a.volume.stripes();
+            let suspects = || config.heeds_suspects() && map.has_suspect(&a.volume, all);
+            let is_needed = moving.contains(&a.volume.id) || suspects();
+            a.next(&config, is_needed, (quiet, takes), now)
+        })?;
         if !background.begin(which, unit.3.len(), now) {
             self.paused_until = now + PAUSE;
             return None;
@@ -79,7 +85,7 @@ impl Account {
     fn next(
         &mut self,
         config: &NodeConfig,
-        map: &ClusterMap,
+        is_needed: bool,
         (quiet, takes): (Nanos, Nanos),
         now: Nanos,
     ) -> Option<(Loop, ToCompute)> {
@@ -96,10 +102,8 @@ impl Account {
                 return Some((Loop::RefreshFirst, unit));
             }
         }
-        let all = 0..self.volume.stripes();
-        let is_at_risk = config.heeds_suspects() && map.may_lose_a_disk(&self.volume, all);
         for area in self.volume.areas() {
-            let due = match is_at_risk {
+            let due = match is_needed {
                 true => Due::All(Loop::RefreshFirst),
                 false => self.due(&area, is_for_target, quiet, now),
             };

@@ -53,6 +53,8 @@ pub(super) struct Accounts {
     takes: Nanos,
     /// Until when the rate of background work allows none.
     paused_until: Nanos,
+    /// Volumes whose columns move, or are to, also such as this node does not control: their parity may not wait.
+    pub moving: BTreeSet<VolumeId>,
 }
 
 /// The account of a volume. In [`Exposure`] the sectors of its parity are numbered by [`number`].
@@ -101,7 +103,8 @@ fn unit_at(volume: &Volume, number: u64) -> Option<Unit> {
 impl Accounts {
     pub fn new(config: NodeConfig) -> Accounts {
         let (of, load) = (BTreeMap::new(), Load::default());
-        Accounts { config, of, load, current: None, takes: USUALLY_TAKES, paused_until: 0 }
+        let (takes, moving) = (USUALLY_TAKES, BTreeSet::new());
+        Accounts { config, of, load, current: None, takes, paused_until: 0, moving }
     }
 
     /// Whether there are none.
@@ -117,6 +120,7 @@ impl Accounts {
         let kept = |v: &&Arc<Volume>| is_here && v.has_one_account();
         let mut before = std::mem::take(&mut self.of);
         (self.current, self.paused_until) = (None, 0);
+        self.moving = map.moving();
         for volume in map.volumes.values().filter(kept) {
             let mut account = Account::new(volume, before.remove(&volume.id), now);
             account.to_learn = learning::whom(volume, map);

@@ -42,7 +42,7 @@ fn is_cut(job: &Job, volume: &Volume) -> bool {
 
 impl Originator {
     /// The deferred parities of an attempt at a job. There are none while a disk of the extent is lost or stale,
-    /// because parity determines its content, nor while one may be lost soon.
+    /// because parity determines its content, nor while one may be lost soon or columns are to move.
     pub(super) fn parities_that_wait(
         &mut self,
         job: &Job,
@@ -66,9 +66,9 @@ impl Originator {
             return ColumnSet::EMPTY;
         }
         let stripe = job.what.first_stripe(volume);
-        let at_risk = !job.must_wait
-            && self.config.heeds_suspects()
-            && self.map.may_lose_a_disk(volume, stripe..stripe + 1);
+        let suspects =
+            || self.config.heeds_suspects() && self.map.has_suspect(volume, stripe..stripe + 1);
+        let at_risk = !job.must_wait && (self.accounts.moving.contains(&volume.id) || suspects());
         let may = waits.is_empty()
             || (!at_risk
                 && self.is_whole(volume, extent)
@@ -101,7 +101,7 @@ impl Originator {
         is_small
             && policy.is_journaled()
             && !job.must_not_wait
-            && self.map.may_copy_writes()
+            && !self.accounts.moving.contains(&volume.id)
             && avoid.is_empty()
             && self.is_whole(volume, extent)
             && !self.meets_unwilling(job, volume, now)

@@ -97,6 +97,22 @@ fn no_parity_waits_while_a_disk_of_its_extent_is_behind() {
     }
 }
 
+/// Should the disk that a column comes to miss anything, the others' parity determines the rest.
+#[test]
+fn no_parity_waits_while_columns_move_or_are_to() {
+    let draining = |map: &mut ClusterMap| map.nodes[usize::from(THIRD.0)].draining = true;
+    let rebalancing = |map: &mut ClusterMap| map.rebalancing = true;
+    for moves in [draining as fn(&mut ClusterMap), rebalancing] {
+        let mut bench = Bench::new();
+        let mut map = ClusterMap::clone(&waiting(2, &[]));
+        moves(&mut map);
+        bench.enter(Arc::new(map), at(5));
+        let told = host_writes(&mut bench, 1);
+        let at_once = |header: &Header| header.waits.parities.is_empty();
+        assert!(told.len() > 1 && told.iter().all(at_once), "{told:?}");
+    }
+}
+
 #[test]
 fn what_is_known_to_be_marked_is_forgotten_with_the_epoch() {
     let mut bench = bench();

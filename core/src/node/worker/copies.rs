@@ -17,7 +17,7 @@
 //!   before a column is copied from another disk. Until then these are refused (`Busy`).
 //! - A disk that was away believes its copies only where it has missed nothing. Copies count as writes of their sectors in
 //!   `Dirty`. A fold goes without a disk only in single sectors that the disk is known to lack.
-//! - Columns do not move and snapshots are not taken while there are copies: the authority waits for `Folded` reports, and
+//! - Columns do not move and snapshots are not taken while there are copies: the authority waits for `ParityDone` reports, and
 //!   no more copies are made. Of a volume that sleeps no first snapshot is taken, since nodes that are away may have copies.
 //! - A fold always finds space. Only sectors in slots with a place are copied, in at most a 16th of the journal. Where copies
 //!   keep the journal from being freed, host writes are refused (`Busy`) before folds need the rest.
@@ -30,6 +30,7 @@ use std::collections::BTreeSet;
 use super::reading::ReadJob;
 use super::*;
 use crate::Buffer;
+use crate::cluster::Undescribed;
 use crate::node::MemberReport;
 use crate::store::{ChangeKind, Copy, Kept};
 
@@ -292,16 +293,21 @@ impl Worker {
         coming.chain(held).collect::<BTreeSet<VolumeId>>().into_iter().collect()
     }
 
-    /// The same for the authority, when this node stops for a new epoch.
-    pub fn say_copied(&mut self) -> Vec<VolumeId> {
-        let copied = self.copied_volumes();
-        self.folding.is_said(copied.clone());
-        copied
+    /// What parity here does not describe, for the authority, when this node stops for a new epoch.
+    pub fn say_undescribed(&mut self) -> Undescribed {
+        let (copied, refreshing) = (self.copied_volumes(), self.volumes_to_refresh());
+        self.folding.is_said(copied.iter().chain(&refreshing).copied().collect());
+        Undescribed { exposed: self.may_be_exposed(), refreshing, copied }
     }
 
-    /// Whether copies of a volume will be folded in this epoch: it does not sleep. Of one that is gone there will be none.
-    pub(super) fn folds_copies_of(&self, id: VolumeId) -> bool {
-        self.map.volumes.get(&id).is_none_or(|volume| !self.map.is_asleep(volume))
+    /// Those of the volumes that it has named of whose parity the authority may wait: the volume moves, or it chooses to defer and
+    /// copy nothing any more, and a snapshot waits. Of volumes that sleep nothing is computed.
+    pub(super) fn parity_to_report(&self) -> BTreeSet<VolumeId> {
+        let is_waited_for = |id: &VolumeId| {
+            let volume = self.map.volumes.get(id).filter(|volume| !self.map.is_asleep(volume));
+            volume.is_some_and(|v| self.refreshing.moves(*id) || !(v.copies() || v.defers()))
+        };
+        self.folding.said().iter().copied().filter(is_waited_for).collect()
     }
 
     /// Whether copies keep room in the journal that their folds need. Those of volumes that sleep are not folded: the journal
@@ -316,12 +322,19 @@ impl Worker {
         self.store.copies_after(None, usize::MAX).iter().any(|copy| !lacks(copy.kept.volume))
     }
 
-    /// Reports that no copies are left that can be folded, if there were some when this node stopped for this epoch.
-    pub(super) fn report_folded(&mut self, outbox: &mut Outbox) {
-        let any = |w: &Worker| w.copied_volumes().into_iter().any(|id| w.folds_copies_of(id));
-        if self.folding.had_some() && !any(self) {
-            self.folding.is_reported();
-            outbox.report(MemberReport::Folded { epoch: self.map.epoch });
+    /// Reports volumes without copies that can be folded, and without parity that waits and can be computed, if there were any
+    /// when this node stopped for this epoch.
+    pub(super) fn report_parity_done(&mut self, outbox: &mut Outbox) {
+        if self.folding.to_report().is_empty() {
+            return;
+        }
+        let mut left = self.volumes_to_refresh();
+        left.extend(self.copied_volumes());
+        let is_done = |id: &VolumeId| !left.contains(id);
+        let done: Vec<_> = self.folding.to_report().iter().copied().filter(is_done).collect();
+        if !done.is_empty() {
+            let volumes = self.folding.is_reported(done);
+            outbox.report(MemberReport::ParityDone { epoch: self.map.epoch, volumes });
         }
     }
 }

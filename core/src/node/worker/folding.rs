@@ -89,10 +89,11 @@ pub(super) struct Folding {
     longest_pause: Option<Nanos>,
     /// A disk had no space for a fold: until when none is asked for, and how long that is.
     full: Option<(Nanos, Nanos)>,
-    /// The volumes with copies when this node last stopped for a new epoch.
+    /// The volumes with copies, or with parity that waits, when this node last stopped for a new epoch.
     said: Vec<VolumeId>,
-    /// Whether any of them can be folded in the epoch in force, and the authority has not been told that none is left.
-    had_some: bool,
+    /// Those of them of whose parity the authority may wait, and has not been told that all is computed; and has been.
+    to_report: BTreeSet<VolumeId>,
+    reported: Vec<VolumeId>,
 }
 
 /// Where a copy belongs by the map.
@@ -197,7 +198,7 @@ impl Worker {
         let (volume, extent) = (&placed.volume, placed.volume.extent_of(placed.stripe));
         let columns = &volume.extents[extent].columns;
         volume.redundancy_at(placed.stripe).copies()
-            && self.map.may_copy_writes()
+            && !self.refreshing.moves(volume.id)
             && self.map.lost(volume, extent).is_empty()
             && !columns.iter().any(|c| self.map.behind_since(volume, extent, c.0).is_some())
     }
@@ -293,15 +294,10 @@ impl Folding {
         self.longest_pause = Some(0);
     }
 
-    /// Whether there were copies, and the authority does not know that none is left.
-    pub fn had_some(&self) -> bool {
-        self.had_some
-    }
-
-    /// The node stops for a new epoch, and says which volumes have copies. Those that wait for the journal are dropped when
-    /// it enters.
-    pub fn is_said(&mut self, copied: Vec<VolumeId>) {
-        self.said = copied;
+    /// The node stops for a new epoch, and names volumes with parity to compute. Writes that wait for the journal are
+    /// dropped when it enters.
+    pub fn is_said(&mut self, volumes: Vec<VolumeId>) {
+        self.said = volumes;
     }
 
     /// The volumes that it has named.
@@ -309,9 +305,16 @@ impl Folding {
         &self.said
     }
 
-    /// The authority is told that none is left.
-    pub fn is_reported(&mut self) {
-        self.had_some = false;
+    /// Volumes of whose parity the authority may wait.
+    pub fn to_report(&self) -> &BTreeSet<VolumeId> {
+        &self.to_report
+    }
+
+    /// All parity of these is computed. Returns all that have been reported in this epoch.
+    pub fn is_reported(&mut self, done: Vec<VolumeId>) -> Vec<VolumeId> {
+        self.to_report.retain(|id| !done.contains(id));
+        self.reported.extend(done);
+        self.reported.clone()
     }
 
     /// The originator will be asked for a fold, whose first copy this is.
@@ -385,9 +388,10 @@ impl Folding {
     }
 
     /// A new epoch: copies are looked at again.
-    pub fn enter(&mut self, had_some: bool) {
+    pub fn enter(&mut self, to_report: BTreeSet<VolumeId>) {
         self.wanted.clear();
-        (self.had_some, self.next_look, self.full) = (had_some, 0, None);
+        (self.to_report, self.reported) = (to_report, Vec::new());
+        (self.next_look, self.full) = (0, None);
     }
 }
 

@@ -121,9 +121,8 @@ impl Worker {
         self.admission.raise_floor(floor);
         self.inquiries.clear();
         self.filling.look_anew();
-        self.refreshing.enter();
-        let had_some = self.folding.said().iter().any(|id| self.folds_copies_of(*id));
-        self.folding.enter(had_some);
+        self.refreshing.enter(map.moving());
+        self.folding.enter(self.parity_to_report());
         self.into_parity.enter(floor);
         let views = self.views.clone();
         self.enter_views();
@@ -161,7 +160,7 @@ impl Worker {
             self.answer_refreshed(outbox);
             self.ask_refresh(background, outbox.now);
             self.ask_folds(outbox);
-            self.report_folded(outbox);
+            self.report_parity_done(outbox);
         }
         self.store.move_ops(&mut self.ops);
         if !self.ops.is_empty() {

@@ -2,13 +2,13 @@
 //! a bound is reached, or a range must be made redundant. `exposure.rs` knows the marks. The parity is rebuilt like
 //! content that a disk has missed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::reading::{NotThere, not_there};
-use super::{Cell, Rebuild, Ticket, Worker};
-use crate::cluster::{Area, Stripes, Volume};
+use super::{Cell, Participation, Phase, Rebuild, Ticket, Worker};
+use crate::cluster::{Area, Extent, Stripes, Volume};
 use crate::node::background::{Background, Loop};
 use crate::node::outbox::Outbox;
 use crate::node::{Body, Refusal};
@@ -33,6 +33,8 @@ pub(super) struct Refreshing {
     left_to_others: BTreeMap<Place, Nanos>,
     /// Ranges that must become redundant, and the requests that wait for this.
     wanted: Vec<Wanted>,
+    /// Volumes whose columns move, or are to: their parity may not wait.
+    moving: BTreeSet<VolumeId>,
 }
 
 /// How long due parity is left to other nodes.
@@ -104,8 +106,14 @@ impl Refreshing {
         self.left_to_others.values().map(|since| since.saturating_add(LEFT_FOR)).min()
     }
 
-    /// The node enters an epoch: everything is requested again.
-    pub fn enter(&mut self) {
+    /// Whether columns of a volume move, or are to.
+    pub fn moves(&self, id: VolumeId) -> bool {
+        self.moving.contains(&id)
+    }
+
+    /// The node enters an epoch with these volumes whose columns move: everything is requested again.
+    pub fn enter(&mut self, moving: BTreeSet<VolumeId>) {
+        self.moving = moving;
         self.asked.clear();
         self.left_to_others.clear();
         self.wanted.clear();
@@ -154,20 +162,36 @@ impl Worker {
 
     /// Volumes with marked parity on this disk; all volumes on it until the marks are known.
     pub fn may_be_exposed(&self) -> Vec<VolumeId> {
-        let is_known = self.refreshing.search == Search::Done;
         let marked = |v: &&Arc<Volume>| {
             let here = || v.extents.iter().any(|e| e.column_of(self.node).is_some());
             let counted = self.exposure.of(v.id).is_some_and(|t| t.oldest().is_some());
-            counted || (!is_known && here())
+            counted || (!self.knows_marks() && here())
         };
         self.map.volumes.values().filter(marked).map(|v| v.id).collect()
     }
 
+    /// Volumes whose parity waits on this disk and can be computed, or with writes that may mark some; all volumes on it until
+    /// the marks are known.
+    pub fn volumes_to_refresh(&self) -> Vec<VolumeId> {
+        let marking: BTreeSet<VolumeId> =
+            self.txns.values().filter(|txn| may_mark(txn)).map(|txn| txn.volume).collect();
+        let waits = |v: &&Arc<Volume>| self.waits_here(v) || marking.contains(&v.id);
+        self.map.volumes.values().filter(waits).map(|v| v.id).collect()
+    }
+
+    /// Whether parity of a volume waits on this disk and can be computed, or may.
+    fn waits_here(&self, volume: &Volume) -> bool {
+        let here = || volume.extents.iter().any(|e| e.column_of(self.node).is_some());
+        match self.knows_marks() {
+            true => self.exposure.of(volume.id).is_some_and(|tally| tally.recoverable().0 > 0),
+            false => here(),
+        }
+    }
+
     /// Whether this disk has deferred parity that is due without a request.
     pub(super) fn has_to_refresh(&self) -> bool {
-        let waits = |v: &Volume, a: &Stripes| {
-            a.redundancy.timing != Timing::Never || self.may_lose_a_disk(v)
-        };
+        let waits =
+            |v: &Volume, a: &Stripes| a.redundancy.timing != Timing::Never || self.needs_parity(v);
         let hopes = |v: &Volume, a: &Stripes| {
             a.runs.iter().any(|run| self.recoverable(v, (run.start, 0), run.end).is_some())
         };
@@ -178,17 +202,18 @@ impl Worker {
             })
     }
 
-    /// Whether a disk with columns of these stripes, whose parity is here, is expected to fail or is being drained.
-    fn may_lose_a_disk(&self, volume: &Volume) -> bool {
-        let here = volume.extents.iter().filter(|e| e.column_of(self.node).is_some());
-        self.config.heeds_suspects()
-            && here.map(|e| e.first..e.first + 1).any(|s| self.map.may_lose_a_disk(volume, s))
+    /// Whether parity here may not wait: a disk of its stripes is expected to fail, or columns are to move.
+    fn needs_parity(&self, volume: &Volume) -> bool {
+        let here = || volume.extents.iter().filter(|e| e.column_of(self.node).is_some());
+        let is_suspect = |e: &Extent| self.map.has_suspect(volume, e.first..e.first + 1);
+        self.refreshing.moves(volume.id) || (self.config.heeds_suspects() && here().any(is_suspect))
     }
 
     /// Whether a write may defer the parity of these stripes. With immediate parity it may only if the parity cannot be
     /// computed, and then it must. Otherwise it may not if a request waits for their redundancy. Nor may it if it would
     /// mark more sectors (`adds`) that could be computed while marks already exceed twice a bound. Nor may it if the
-    /// MTTDL so far is below the target, or a disk may fail soon, unless the parity cannot be computed (`must`).
+    /// MTTDL so far is below the target, or a disk may fail soon, or columns are to move, unless the parity cannot be
+    /// computed (`must`).
     pub(super) fn may_wait(
         &mut self,
         volume: &Volume,
@@ -202,9 +227,9 @@ impl Worker {
         if matches!(timing, Timing::Immediate | Timing::Copied) {
             return true;
         }
-        let at_risk =
-            self.config.heeds_suspects() && self.map.may_lose_a_disk(volume, stripes.clone());
-        if at_risk && !must {
+        let is_needed = self.refreshing.moves(volume.id)
+            || (self.config.heeds_suspects() && self.map.has_suspect(volume, stripes.clone()));
+        if is_needed && !must {
             return false;
         }
         let never = timing == Timing::Never;
@@ -230,7 +255,7 @@ impl Worker {
     fn due(&mut self, volume: &Volume, area: &Stripes, now: Nanos) -> Due {
         let redundancy = &area.redundancy;
         let for_target = self.is_due_for_target(volume, now);
-        if self.may_lose_a_disk(volume) {
+        if self.needs_parity(volume) {
             return Due::All(Loop::RefreshFirst);
         }
         match (redundancy.timing, redundancy.refresh) {
@@ -531,4 +556,10 @@ impl Marked {
     fn next(&self) -> (u64, usize) {
         (self.stripe, self.seat + 1)
     }
+}
+
+/// Whether an undecided write would mark parity. Those that are not prepared when an epoch begins are dropped.
+fn may_mark(txn: &Participation) -> bool {
+    let may_happen = !matches!(txn.phase, Phase::Working | Phase::Committed { .. });
+    may_happen && txn.ranges.iter().any(|changed| changed.kind.is_mark())
 }

@@ -55,7 +55,7 @@ fn zeros_travel_as_a_length_up_to_a_bound() {
 #[test]
 fn the_encoding_of_this_version_stays() {
     let expected = concat!(
-        "1900",
+        "1a00",
         "81000000", // version, head of 129 bytes
         "01",
         "0100",

@@ -64,7 +64,7 @@ fn one_of_each() -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn messages_of_this_version_stay_what_they_are() {
-    fixture::check(include_str!("../images/messages-25.hex"), &one_of_each(), |name, bytes| {
+    fixture::check(include_str!("../images/messages-26.hex"), &one_of_each(), |name, bytes| {
         assert_eq!(bytes[0], VERSION, "images of another version are another file");
         let message = Message::decode(&Bytes::copy_from_slice(bytes)).expect("a message");
         assert_eq!(kind_of(&message), name);

@@ -23,7 +23,7 @@ use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{
     Account, Ask, Body, Claim, DirtySector, Envelope, Header, Holder, HostError, Item, Key,
     LockMessage, LostRange, MapMessage, MemberReport, Memory, Notice, Recollection, Refusal, Run,
-    SequenceMessage, SequenceReport, Stage, Standing, Task, Wanted, Wish,
+    SequenceMessage, SequenceReport, Stage, Standing, Task, Undescribed, Wanted, Wish,
 };
 use weft_core::order::sequencer::Reach;
 use weft_core::order::{Again, Asker, HostId, Lock, Origin, Place, PlaceError, RequestId};
@@ -502,9 +502,18 @@ fn frozen(
     (oldest, clock, written): (Timestamp, Timestamp, Timestamp),
     busy: bool,
     memory: Memory,
-    (heard, exposed, copied): (Vec<(NodeId, Reached)>, Vec<VolumeId>, Vec<VolumeId>),
+    (heard, undescribed): (Vec<(NodeId, Reached)>, Undescribed),
 ) -> MemberReport {
-    MemberReport::Frozen { epoch, oldest, clock, written, busy, memory, heard, exposed, copied }
+    MemberReport::Frozen { epoch, oldest, clock, written, busy, memory, heard, undescribed }
+}
+
+fn undescribed() -> impl Strategy<Value = Undescribed> {
+    let volumes = || vec(volume_id(), 0..3);
+    (volumes(), volumes(), volumes()).prop_map(|(exposed, refreshing, copied)| Undescribed {
+        exposed,
+        refreshing,
+        copied,
+    })
 }
 
 fn message() -> impl Strategy<Value = Message> {
@@ -514,9 +523,9 @@ fn message() -> impl Strategy<Value = Message> {
         6 => envelope().prop_map(Message::Envelope),
         1 => any::<u64>().prop_map(|epoch| Message::Map(MapMessage::Freeze { epoch })),
         2 => enter.prop_map(Message::Map),
-        1 => (any::<u64>(), ts(), ts(), ts(), any::<bool>(), memory(), heard(), vec(volume_id(), 0..3), vec(volume_id(), 0..3)).prop_map(
-            |(epoch, oldest, clock, written, busy, memory, heard, exposed, copied)| {
-                let heard = (heard, exposed, copied);
+        1 => (any::<u64>(), ts(), ts(), ts(), any::<bool>(), memory(), heard(), undescribed()).prop_map(
+            |(epoch, oldest, clock, written, busy, memory, heard, undescribed)| {
+                let heard = (heard, undescribed);
                 Message::Report(frozen(epoch, (oldest, clock, written), busy, memory, heard))
             }
         ),
@@ -524,7 +533,9 @@ fn message() -> impl Strategy<Value = Message> {
             Message::Report(MemberReport::CaughtUp { epoch, volumes })
         }),
         1 => any::<u64>().prop_map(|epoch| Message::Report(MemberReport::Wake { epoch })),
-        1 => any::<u64>().prop_map(|epoch| Message::Report(MemberReport::Folded { epoch })),
+        1 => (any::<u64>(), vec(volume_id(), 0..3)).prop_map(|(epoch, volumes)| {
+            Message::Report(MemberReport::ParityDone { epoch, volumes })
+        }),
         1 => (any::<u64>(), any::<bool>(), any::<bool>()).prop_map(|(epoch, merged, flattened)| {
             Message::Report(MemberReport::Merged { epoch, merged, flattened })
         }),

@@ -34,13 +34,16 @@ impl Run {
         else {
             return Ok(());
         };
-        let risky = |stripe: u64| map.may_lose_a_disk(volume, stripe..stripe + 1);
-        let extents = volume.extents.iter().filter(|e| risky(e.first));
+        let moves = map.moving().contains(&VOLUME);
+        let needed = |stripe: u64| moves || map.has_suspect(volume, stripe..stripe + 1);
+        let extents = volume.extents.iter().filter(|e| needed(e.first));
         for node in extents.flat_map(|e| &e.columns).map(|c| c.0) {
             let exposed = self.world.status(node).map(|s| s.exposed).unwrap_or_default();
             if let Some((_, exposed)) = exposed.iter().find(|(id, e)| *id == VOLUME && e.bytes > 0)
             {
-                return Err(format!("parity waits on {node} beside a suspect disk: {exposed:?}"));
+                return Err(format!(
+                    "parity waits on {node} beside a suspect disk, or while columns are to move: {exposed:?}"
+                ));
             }
         }
         Ok(())

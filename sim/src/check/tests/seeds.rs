@@ -90,6 +90,9 @@ fn seeds_that_failed_with_all_that_is_drawn() {
         9_904_572, // a conditional write had happened, and was refused when it was asked for again with another ordering
         9_923_748, // a read went round a slow disk by parity that writes without votes had left, after a change to votes
         9_913_269, // the check did not count with endpoints that ask again where workers remember little
+        9_940_773, // content rotted undecided, and a life that began after it hid that it had been promised
+        9_948_661, // a column moved while parity waited, its new disk's node restarted, and the rest was lost
+        9_951_481, // the same
     ];
     for seed in seeds {
         assert!(run_seed(seed, Options::default()).is_ok(), "seed {seed}");

@@ -11,9 +11,9 @@ fn forgetting_a_write_whose_data_is_away_is_found() {
     let (gives_up, controller) = (Some(false), Some(None));
     let drawn = Options { deferral: Some(true), members: Some(false), ..UNRANGED };
     let options = without_hangs(Options { gives_up, controller, ..drawn });
-    [60, 192].into_iter().for_each(|seed| drop(passed(seed, options)));
-    passed(23, options);
-    assert!(fails(23, Bug::LoneSurvivor, options));
+    [23, 192].into_iter().for_each(|seed| drop(passed(seed, options)));
+    passed(60, options);
+    assert!(fails(60, Bug::LoneSurvivor, options));
 }
 
 /// Parity is computed, and a write that comes later does not mark it. In one of twenty runs that shows.
@@ -101,5 +101,5 @@ fn ranges_choose_for_themselves() {
 #[test]
 fn a_write_settled_without_a_disk_that_was_to_have_it_may_lose_content() {
     passed(1310, UNDISCARDED);
-    assert!(passed(192, UNDISCARDED).settled_in_part > 0);
+    assert!(passed(53, UNDISCARDED).settled_in_part > 0);
 }

@@ -41,6 +41,7 @@ fn a_node_has_missed_what_others_with_a_say_have_unsettled() {
         written: &BTreeMap::new(),
         exposed: &BTreeSet::new(),
         copied: &BTreeSet::new(),
+        pending: &BTreeSet::new(),
     };
     let away = Attendance { away: [NodeId(1)].into(), ..Attendance::default() };
     assert_eq!(findings.first_missed(&away, NodeId(2)), at(30));

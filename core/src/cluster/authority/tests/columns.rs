@@ -260,6 +260,9 @@ fn what_is_drained_must_fit_beside_what_is_being_drained() {
     assert!(can_drain(a.map(), NodeId(1)).is_err());
     change(&mut a, Change::Drain(NodeId(0), false), 30);
     assert!(can_drain(a.map(), NodeId(1)).is_ok());
+    change(&mut a, Change::Drain(NodeId(0), true), 40);
+    change(&mut a, Change::DeleteVolume(VolumeId(1), 7), 50);
+    assert!(can_drain(a.map(), NodeId(1)).is_ok(), "a deleted volume does not hinder it");
 }
 
 /// A disk has all of a snapshot, and has missed writes of the volume over it. Their columns move together.

@@ -1,12 +1,13 @@
-//! What waits until copies of small writes are folded.
+//! What waits until parity describes copies of small writes, and content whose parity waits.
 
 use super::*;
 use crate::policy::{Every, Timing};
 
 const COPIED: [VolumeId; 1] = [VolumeId(1)];
 
+/// A node has computed all parity.
 fn folded(a: &mut Authority, node: u16, time: u64) -> Option<Arc<ClusterMap>> {
-    let report = MemberReport::Folded { epoch: a.map().epoch };
+    let report = MemberReport::ParityDone { epoch: a.map().epoch, volumes: COPIED.to_vec() };
     change(a, AuthorityInput::Report(NodeId(node), report), time)
 }
 
@@ -20,8 +21,8 @@ fn a_column_is_drained_when_all_nodes_have_folded_their_copies() {
     let before = columns(a.map());
     let map = change_copied(&COPIED, &mut a, Change::Drain(before[0], true), 20).unwrap();
     assert_eq!(columns(&map), before, "the other disk would have no copies");
-    assert!(!map.may_copy_writes(), "no more are made");
-    let late = MemberReport::Folded { epoch: map.epoch - 1 };
+    assert!(map.moving().contains(&COPIED[0]), "no more are made");
+    let late = MemberReport::ParityDone { epoch: map.epoch - 1, volumes: COPIED.to_vec() };
     for n in 0..4 {
         let of_before = AuthorityInput::Report(NodeId(n), late.clone());
         assert!(change(&mut a, of_before, 25).is_none(), "of an earlier epoch");
@@ -33,6 +34,43 @@ fn a_column_is_drained_when_all_nodes_have_folded_their_copies() {
     }
     let map = folded(&mut a, *last, 40).unwrap();
     assert!(!columns(&map).contains(&before[0]), "it moves");
+}
+
+/// Should the disk that it comes to miss anything, nothing else would determine the rest.
+#[test]
+fn a_column_moves_when_parity_that_waited_is_computed() {
+    let refreshing = Undescribed { refreshing: COPIED.to_vec(), ..Undescribed::default() };
+    let exposed = Undescribed { exposed: COPIED.to_vec(), ..Undescribed::default() };
+    for (said, waits) in [(&refreshing, true), (&exposed, false)] {
+        let mut a = started("rs:2+1", 4, 1);
+        let before = columns(a.map());
+        let drain = Change::Drain(before[0], true);
+        let map = change_said(true, &knows_nothing, said, &mut a, drain, 20).unwrap();
+        assert_eq!(columns(&map) == before, waits, "what cannot be computed is not waited for");
+        assert!(map.moving().contains(&COPIED[0]), "no more parity waits");
+        if waits {
+            let maps: Vec<_> = (0..4).filter_map(|n| folded(&mut a, n, 30)).collect();
+            assert_eq!(maps.len(), 1, "with the last of them");
+            assert!(!columns(&maps[0]).contains(&before[0]), "it moves");
+        }
+    }
+}
+
+#[test]
+fn disks_are_made_equally_full_when_parity_that_waited_is_computed() {
+    let mut a = started("raid1", 3, 90);
+    change(&mut a, admit(3, Arc::new(Home::default())), 20);
+    change(&mut a, AuthorityInput::NodeUp(arrival(3, 1)), 21);
+    let moving =
+        |m: &ClusterMap| volume(m).extents.iter().filter(|e| !e.filling.is_empty()).count();
+    let said = Undescribed { refreshing: COPIED.to_vec(), ..Undescribed::default() };
+    let evens = Change::Rebalance(true);
+    let map = change_said(true, &knows_nothing, &said, &mut a, evens, 30).unwrap();
+    assert_eq!(moving(&map), 0);
+    assert!(map.moving().contains(&COPIED[0]), "no more parity waits");
+    let maps: Vec<_> = (0..4).filter_map(|n| folded(&mut a, n, 40)).collect();
+    assert_eq!(maps.len(), 1, "with the last of them");
+    assert!(moving(&maps[0]) > 0);
 }
 
 #[test]
@@ -97,7 +135,8 @@ fn no_snapshot_is_taken_of_a_volume_that_sleeps() {
 fn a_volume_that_rests_wakes_for_a_snapshot_that_waits_for_folds() {
     let mut a = started("raid5", 3, 1);
     let idle = |a: &mut Authority, input: AuthorityInput| {
-        change_said(false, &knows_nothing, (&[], &COPIED), a, input, 20).unwrap()
+        let said = Undescribed { copied: COPIED.to_vec(), ..Undescribed::default() };
+        change_said(false, &knows_nothing, &said, a, input, 20).unwrap()
     };
     let map = idle(&mut a, AuthorityInput::NodeDown(NodeId(2)));
     assert!(map.rests(volume(&map)));
@@ -136,7 +175,7 @@ fn what_waits_for_folds_does_not_wait_for_volumes_that_sleep() {
     assert_eq!(a.map().volumes.len(), 2, "the first volume has copies");
     for node in &first {
         assert!(a.is_settled());
-        let folded = MemberReport::Folded { epoch };
+        let folded = MemberReport::ParityDone { epoch, volumes: COPIED.to_vec() };
         a.handle(AuthorityInput::Report(*node, folded), &mut out);
     }
     assert!(!a.is_settled(), "it is tried again");

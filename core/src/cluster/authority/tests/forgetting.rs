@@ -60,8 +60,8 @@ fn a_clock_that_is_wrong_does_not_become_the_clusters_time() {
         let all = clocks.iter().enumerate().map(|(n, (clock, written))| {
             let (memory, heard) = knows_nothing(NodeId(n as u16));
             let (oldest, clock, written) = (at(0), at(*clock), at(*written));
-            let (busy, exposed, copied) = (false, Vec::new(), Vec::new());
-            let frozen = Frozen { oldest, clock, written, busy, memory, heard, exposed, copied };
+            let (busy, undescribed) = (false, Undescribed::default());
+            let frozen = Frozen { oldest, clock, written, busy, memory, heard, undescribed };
             (NodeId(n as u16), frozen)
         });
         latest_right(&all.collect()).micros()

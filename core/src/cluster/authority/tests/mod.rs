@@ -12,7 +12,7 @@ mod replacing;
 mod rest;
 
 use super::*;
-use crate::cluster::message::Memory;
+use crate::cluster::message::{Memory, Undescribed};
 use crate::cluster::{Extent, Home, NodeInfo, NodeKind, Place, Volume, place_volume};
 use crate::layout::{Geometry, LayoutSpec};
 use crate::store::Reached;
@@ -68,8 +68,7 @@ fn stopped(epoch: Epoch, time: u64, copied: Vec<VolumeId>) -> MemberReport {
         busy: true,
         memory: Memory::default(),
         heard: Vec::new(),
-        exposed: Vec::new(),
-        copied,
+        undescribed: Undescribed { copied, ..Undescribed::default() },
     }
 }
 
@@ -119,7 +118,8 @@ fn change_exposed(
     input: impl Into<AuthorityInput>,
     time: u64,
 ) -> Option<Arc<ClusterMap>> {
-    change_said(busy, knows, (exposed, &[]), a, input, time)
+    let undescribed = Undescribed { exposed: exposed.to_vec(), ..Undescribed::default() };
+    change_said(busy, knows, &undescribed, a, input, time)
 }
 
 /// The same while all nodes have copies of the writes of these volumes.
@@ -129,13 +129,14 @@ fn change_copied(
     input: impl Into<AuthorityInput>,
     time: u64,
 ) -> Option<Arc<ClusterMap>> {
-    change_said(true, &knows_nothing, (&[], copied), a, input, time)
+    let undescribed = Undescribed { copied: copied.to_vec(), ..Undescribed::default() };
+    change_said(true, &knows_nothing, &undescribed, a, input, time)
 }
 
 fn change_said(
     busy: bool,
     knows: Knows<'_>,
-    (exposed, copied): (&[VolumeId], &[VolumeId]),
+    undescribed: &Undescribed,
     a: &mut Authority,
     input: impl Into<AuthorityInput>,
     time: u64,
@@ -151,7 +152,7 @@ fn change_said(
                 AuthorityOutput::Tell(node, MapMessage::Freeze { epoch }) => {
                     let (oldest, clock, written) = (at(time - 1), at(time), at(time));
                     let (memory, heard) = knows(node);
-                    let (exposed, copied) = (exposed.to_vec(), copied.to_vec());
+                    let undescribed = undescribed.clone();
                     let report = MemberReport::Frozen {
                         epoch,
                         oldest,
@@ -160,8 +161,7 @@ fn change_said(
                         busy,
                         memory,
                         heard,
-                        exposed,
-                        copied,
+                        undescribed,
                     };
                     inputs.push(AuthorityInput::Report(node, report));
                 }

@@ -27,7 +27,7 @@ fn a_fold_in_progress_is_not_asked_for_again() {
     let (copy, fold) = fold(2 * SECTOR);
     let mut folding = Folding::default();
     folding.ask(copy, fold, 0);
-    folding.enter(true);
+    folding.enter(BTreeSet::new());
     for now in [0, ASKED_FOR, 100 * ASKED_FOR] {
         folding.forget_failed(now);
         assert!(folding.asked.contains_key(&copy), "{now}");
@@ -79,7 +79,7 @@ fn under_steady_load_no_copies_are_taken_until_hosts_pause() {
         assert!(folding.rests(&redundancy));
     }
     assert_eq!(folding.pause(&redundancy), 10 * MILLIS);
-    folding.enter(true);
+    folding.enter(BTreeSet::new());
     assert!(folding.rests(&redundancy));
     folding.paused(10 * MILLIS);
     folding.paused(0);
