@@ -7,7 +7,7 @@ use weft_host::{Doors, How, Listen, Tls};
 /// Authentication of hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct DoorOptions {
-    /// TLS with hosts: require (of all hosts by TCP, or CHAP over iSCSI), allow or off [default: allow, or with --processes the array's value]
+    /// TLS with hosts: require (of all hosts by TCP, or CHAP over iSCSI), allow or off [default: the configuration's value, or allow]
     #[arg(long, value_name = "require|allow|off")]
     tls: Option<Tls>,
     /// Serve hosts of other machines without authentication, except volumes with a list of hosts

@@ -113,15 +113,15 @@ fn describe(status: &ArrayStatus, width: Option<usize>) -> String {
     );
     let volumes = volumes(&without_snapshots(&status.volumes), width);
     let nodes = nodes(&status.nodes, width);
-    let below = wrapped(below(status, &summary).trim_start(), width);
+    let below = wrapped(below(status).trim_start(), width);
     format!("{}\n{nodes}\n{volumes}\n{below}", wrapped(&head, width))
 }
 
 /// What stands below the tables.
-fn below(status: &ArrayStatus, summary: &Summary) -> String {
+fn below(status: &ArrayStatus) -> String {
     let mut out = String::new();
-    for reason in summary.reasons.iter().skip(1) {
-        out += &format!("\n{}: {reason}", summary.health);
+    for (health, reason) in status.reasons().iter().skip(1) {
+        out += &format!("\n{health}: {reason}");
     }
     for line in status.nodes.iter().filter_map(outlook) {
         out += &format!("\n{line}");

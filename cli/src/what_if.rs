@@ -104,9 +104,9 @@ fn without_room(volumes: &[PredictedVolume]) -> Option<String> {
     })
 }
 
-/// A table of the disks that are left.
+/// A table of the disks that are left: how full they may become, where a thin volume and each snapshot count as a whole.
 fn disks(all: &[PredictedDisk]) -> String {
-    let mut table = table(["node", "disk", "used", "full", "rebuilt", "then used", "full"]);
+    let mut table = table(["node", "disk", "may become", "full", "rebuilt", "then", "full"]);
     for disk in all {
         let percent =
             |used: u64| format!("{:.1} %", used as f64 * 100.0 / disk.bytes.max(1) as f64);

@@ -116,8 +116,9 @@ pub fn can_drain(map: &ClusterMap, node: NodeId) -> Result<(), VolumeId> {
         n == node || (info.draining && !info.removed)
     };
     have_room(map, drained).or_else(|_| {
+        let is_below = |id: &VolumeId| map.volumes.values().any(|v| v.lineage.below == Some(*id));
         let mut without_deleted = map.clone();
-        without_deleted.volumes.retain(|_, volume| !volume.is_deleted());
+        without_deleted.volumes.retain(|id, volume| !volume.is_deleted() || is_below(id));
         have_room(&without_deleted, drained)
     })
 }

@@ -54,7 +54,7 @@ impl JournalStore {
         assert!(reached.sequence <= sb.sequence, "a superblock was reached before it was written");
         assert!(reached.life <= sb.life, "a life was reached before it began");
         assert!(self.latest_kept <= sb.latest, "the disk names a later write than there is");
-        assert!(self.life.written <= sb.life, "the disk names a later life than there is");
+        assert!(self.life_written <= sb.life, "the disk names a later life than there is");
         assert!(sb.heard.len() <= format::MOST_HEARD, "more disks were heard of than fit");
     }
 

@@ -162,13 +162,9 @@ impl Journal {
 
     /// Frames with lower numbers are safe, and so is the content of the writes in them.
     pub fn durable_before(&self) -> u64 {
-        self.landed_before().min(self.doubts.first.unwrap_or(u64::MAX))
-    }
-
-    /// The same, but for writes that were found without their content when the disk was opened.
-    pub fn landed_before(&self) -> u64 {
         let written = self.next_frame - u64::from(!self.in_flight.is_empty());
-        self.landed.front().map_or(written, |(number, _)| *number)
+        let landed = self.landed.front().map_or(written, |(number, _)| *number);
+        landed.min(self.doubts.first.unwrap_or(u64::MAX))
     }
 
     /// The content of a write in this frame was found not to be there.
@@ -376,7 +372,7 @@ impl JournalStore {
             (j.head, j.tail) = (0, 0);
         }
         // Received positions go with the next frame: it must be safe before what follows from it.
-        let mut first: Vec<Entry> = self.life.to_write.map(Entry::Life).into_iter().collect();
+        let mut first: Vec<Entry> = self.life_to_write.map(Entry::Life).into_iter().collect();
         if !self.heard_since.is_empty() {
             first.push(Entry::Heard(self.heard_since.iter().map(|(n, r)| (*n, *r)).collect()));
         }
@@ -395,7 +391,7 @@ impl JournalStore {
         }
         if let Some(next) = next {
             self.heard_since.clear();
-            self.life.to_write = None;
+            self.life_to_write = None;
             self.begin_frame(first, next);
         }
     }

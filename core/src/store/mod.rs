@@ -73,7 +73,7 @@ mod writes;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::Buffer;
-use crate::units::{SECTOR, Timestamp};
+use crate::units::{Epoch, SECTOR, Timestamp};
 
 pub use any::AnyStore;
 pub use api::Store;
@@ -178,7 +178,10 @@ pub struct JournalStore {
     /// Journal frames up to this one, and superblocks up to that, were begun before the node had entered an
     /// epoch since the disk was opened: nobody was promised anything by them.
     unpromised: (u64, u64),
-    life: others::LifeOnDisk,
+    /// The epoch that the superblock names which was written last.
+    life_written: Epoch,
+    /// The epoch in which promises are made, if the journal does not say so yet.
+    life_to_write: Option<Epoch>,
     journal: Journal,
     table: Table,
     slots: Slots,

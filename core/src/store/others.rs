@@ -17,29 +17,7 @@ pub(super) enum Forgiving {
 /// Nothing has been promised since the disk was opened.
 pub(super) const NOTHING_PROMISED: (u64, u64) = (u64::MAX, u64::MAX);
 
-/// What the disk says of the epoch in which promises are made.
-#[derive(Clone, Copy, Debug, Default, Hash)]
-pub(super) struct LifeOnDisk {
-    /// The epoch that the superblock names which was written last.
-    pub written: Epoch,
-    /// The epoch, if the journal does not name it yet.
-    pub to_write: Option<Epoch>,
-    /// The frame that was begun last before the epoch, and what superblocks name until that is safe.
-    pub after: u64,
-    pub before: Epoch,
-}
-
 impl JournalStore {
-    /// The epoch that a superblock may name. Frames that were begun before it may become safe in it, and are promised in the one
-    /// before. Should their content be lost, the disk counts as one whose journal ended there, and others must not take what
-    /// they know of it for older than that.
-    pub(super) fn life_to_name(&self) -> Epoch {
-        match self.journal.landed_before() > self.life.after {
-            true => self.superblock.life,
-            false => self.life.before,
-        }
-    }
-
     /// Whether it keeps what it hears of others, and says how far it has got itself.
     pub(super) fn keeps_heard(&self) -> bool {
         self.config.keeps_heard
@@ -52,10 +30,8 @@ impl JournalStore {
             if self.unpromised == NOTHING_PROMISED {
                 self.unpromised = (self.journal.last_frame(), self.superblock.sequence);
             }
-            let before = self.life_to_name();
-            (self.life.before, self.life.after) = (before, self.journal.last_frame());
             self.superblock.life = epoch;
-            self.life.to_write = Some(epoch);
+            self.life_to_write = Some(epoch);
         }
         self.go_on_in_epoch();
     }
@@ -70,7 +46,7 @@ impl JournalStore {
     pub fn forgotten(&mut self) {
         if self.keeps_heard() && !self.superblock.forgot {
             self.superblock.forgot = true;
-            self.life.to_write = Some(format::FORGOT);
+            self.life_to_write = Some(format::FORGOT);
         }
         self.go_on_in_epoch();
     }

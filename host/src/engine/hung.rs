@@ -286,7 +286,7 @@ impl Engine {
 fn removed_in_words(n: usize) -> String {
     format!(
         "the file of its disk has been removed; its content is lost when this process stops: `weft disk drain {n}` moves it to \
-         others"
+         others; where there is no space for it, `weft node stop {n}` and `weft disk replace {n}` rebuild it on a new disk"
     )
 }
 

@@ -296,7 +296,9 @@ impl Engine {
         let is_done = self.disk_ops(n) == 0 || instance.trouble.is_some();
         match instance.phase == Phase::Down && is_done {
             true => Ok(()),
-            false => fail(format!("node {n} runs; stop it before its disk is replaced")),
+            false => fail(format!(
+                "node {n} runs; stop it before its disk is replaced (`weft node stop {n}`)"
+            )),
         }
     }
 

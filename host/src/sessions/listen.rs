@@ -103,11 +103,9 @@ impl Listen {
         }
     }
 
-    /// Refuses an address that is given twice. Of port 0 there may be several.
+    /// Refuses an address that is given twice.
     pub fn check_distinct(listens: &[Listen], key: &str) -> Result<()> {
-        let is_any =
-            |of: &Listen| matches!(&of.place, Place::Tcp(address) if address.ends_with(":0"));
-        let is_again = |n: &usize| !is_any(&listens[*n]) && listens[..*n].contains(&listens[*n]);
+        let is_again = |n: &usize| listens[..*n].iter().any(|other| listens[*n].collides(other));
         match (0..listens.len()).find(is_again) {
             Some(n) => fail(format!("{key}: {} is given twice; omit one", listens[n])),
             None => Ok(()),
@@ -435,7 +433,9 @@ fn bind_unix(path: &Path) -> Result<StdUnixListener> {
         fs::remove_file(path).map_err(at("remove the stale socket", path))?;
     }
     if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty() && !dir.is_dir()) {
-        DirBuilder::new().mode(0o755).create(dir).map_err(|e| {
+        // Another process may be making it.
+        let made = DirBuilder::new().mode(0o755).create(dir);
+        made.or_else(|e| if dir.is_dir() { Ok(()) } else { Err(e) }).map_err(|e| {
             Error(format!(
                 "cannot create the directory {} for a socket: {e}; create it for the user of this process, or choose another path",
                 dir.display()

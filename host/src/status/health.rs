@@ -55,6 +55,15 @@ impl fmt::Display for Summary {
 impl Status {
     /// How the array is, and why.
     pub fn summary(&self) -> Summary {
+        let all = self.reasons();
+        Summary {
+            health: all.first().map_or(Health::Healthy, |(health, _)| *health),
+            reasons: all.into_iter().map(|(_, text)| text).collect(),
+        }
+    }
+
+    /// The reasons, each with the health that it alone means: the worst first.
+    pub fn reasons(&self) -> Vec<(Health, String)> {
         let mut all: Vec<(Health, String)> = Vec::new();
         all.extend(self.cut_off.iter().map(|text| (Health::Failed, text.clone())));
         all.extend(self.volumes.iter().flat_map(|v| self.of_volume(v)));
@@ -69,10 +78,7 @@ impl Status {
         all.extend(self.of_numbers());
         // Of one kind they stay in order.
         all.sort_by_key(|(health, _)| std::cmp::Reverse(*health));
-        Summary {
-            health: all.first().map_or(Health::Healthy, |(health, _)| *health),
-            reasons: all.into_iter().map(|(_, text)| text).collect(),
-        }
+        all
     }
 }
 

@@ -165,7 +165,7 @@ fn moved(moves: PredictedMoves) -> String {
 fn disks(all: &[PredictedDisk]) -> Markup {
     let full = |used: u64, disk: &PredictedDisk| {
         let percent = words::percent(used, disk.bytes);
-        let label = format!("{percent:.0} % used");
+        let label = format!("up to {percent:.0} %");
         html! { (label) (chart::bar(&label, percent)) }
     };
     html! {

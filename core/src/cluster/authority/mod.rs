@@ -368,6 +368,7 @@ impl Authority {
             copied,
             pending,
         });
+        self.pending.on.retain(|(_, node)| self.next.is_up(*node));
         self.keep_reached(reached);
         self.phase = Phase::Storing { floor, made: self.changes.len() };
         out.push(AuthorityOutput::Store(Arc::new(self.next.clone())));

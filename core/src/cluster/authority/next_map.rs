@@ -62,7 +62,9 @@ impl Authority {
         let members = findings.members;
         self.note_caught_up(members);
         for change in &self.changes {
-            let waits_for = change.shown_of(findings.copied);
+            // Of one that is gone nobody reports anything.
+            let mut waits_for = change.shown_of(findings.copied);
+            waits_for.retain(|id| self.next.volumes.contains_key(id));
             if !waits_for.is_empty() {
                 self.pending.delayed.extend(waits_for);
                 self.pending.changes.push(change.clone());

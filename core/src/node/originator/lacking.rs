@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::requests::{Answer, OpenRequest};
 use super::{Job, Originator, Purpose, State, What, unlock};
 use crate::cluster::Volume;
 use crate::node::outbox::Outbox;
@@ -111,9 +112,9 @@ impl Originator {
         let Some(volume) = self.map.volumes.get(&volume) else { return false };
         let rests = self.map.rests(volume);
         let Purpose::Host(id) = job.purpose else { return rests };
-        let is_wanted = self.requests.get(&id).is_some_and(|r| !r.gone);
         // A scrub skips stripes with missing columns.
-        if !is_wanted || matches!(job.what, What::Verify { .. }) {
+        let waits = |r: &OpenRequest| !r.gone && !matches!(r.answer, Answer::Scrub(_));
+        if !self.requests.get(&id).is_some_and(|request| waits(request)) {
             return false;
         }
         let waited = |since: &Nanos| now.saturating_sub(*since);

@@ -238,7 +238,7 @@ impl Originator {
         }
         let Some(request) = self.requests.get(&id) else { return };
         if let Answer::Scrub(scrub) = &request.answer
-            && scrub.next < scrub.progress.stripes
+            && scrub.has_more()
         {
             return;
         }

@@ -70,6 +70,8 @@ pub(super) struct Scrub {
     is_asking: bool,
     /// Nodes with columns that it found lost, and since when; 0 if they were lost when the scrub began.
     away: BTreeMap<NodeId, Nanos>,
+    /// Bytes of stripes with lost data, which are read to know all of it.
+    to_read: Vec<Range>,
     /// Units that are being rebuilt before their stripes can be verified: by stripe, their columns and numbers.
     rebuilding: BTreeMap<u64, Vec<(usize, u64)>>,
 }
@@ -99,8 +101,25 @@ impl Scrub {
             looked: (from, Vec::new()),
             is_asking: false,
             away: BTreeMap::new(),
+            to_read: Vec::new(),
             rebuilding: BTreeMap::new(),
         }
+    }
+
+    /// Whether there is more to begin.
+    pub fn has_more(&self) -> bool {
+        self.next < self.progress.stripes || !self.to_read.is_empty()
+    }
+
+    /// The next sector to read.
+    fn sector_to_read(&mut self) -> Option<Range> {
+        let range = self.to_read.last_mut()?;
+        let sector = Range { offset: range.offset, len: SECTOR.min(range.len) };
+        *range = Range { offset: sector.end(), len: range.len - sector.len };
+        if range.len == 0 {
+            self.to_read.pop();
+        }
+        Some(sector)
     }
 
     /// A stripe cannot be verified.
@@ -168,6 +187,14 @@ impl Originator {
             let which = Loop::Scrub(*id);
             let unit = volume.map_or(0, |v| v.geometry.unit);
             let most = background.most(which, outbox.now);
+            while !scrub.to_read.is_empty()
+                && request.left < most
+                && background.begin(which, SECTOR, outbox.now)
+            {
+                let sector = scrub.sector_to_read().expect("there are some");
+                self.jobs.ready(Job::new(Purpose::Host(*id), request.volume, What::Read(sector)));
+                request.left += 1;
+            }
             while scrub.next < scrub.progress.stripes {
                 match volume.map_or(Next::Verify, |v| scrub.next(&self.map, v, outbox.now)) {
                     Next::Verify => {}
@@ -201,7 +228,7 @@ impl Originator {
                 scrub.next += 1;
                 request.left += 1;
             }
-            if scrub.next >= scrub.progress.stripes && request.left == 0 {
+            if !scrub.has_more() && request.left == 0 {
                 done.push(*id);
             }
         }
@@ -286,7 +313,7 @@ impl Originator {
         }
     }
 
-    /// Data of a stripe is lost, though all disks are there, and perhaps more than the scrub has met: reads it sector by sector,
+    /// Data of a stripe is lost, though all disks are there, and perhaps more than the scrub has met: it is read sector by sector,
     /// so that all of it is known.
     pub(super) fn look_for_losses(&mut self, id: u64, stripe: u64) {
         let Some(request) = self.requests.get_mut(&id) else { return };
@@ -296,10 +323,10 @@ impl Originator {
         }
         let bytes = volume.geometry.stripe_bytes();
         let end = ((stripe + 1) * bytes).min(volume.size);
-        for offset in (stripe * bytes..end).step_by(SECTOR as usize) {
-            let what = What::Read(Range { offset, len: SECTOR.min(end - offset) });
-            self.jobs.ready(Job::new(Purpose::Host(id), request.volume, what));
-            request.left += 1;
+        if let Answer::Scrub(scrub) = &mut request.answer
+            && stripe * bytes < end
+        {
+            scrub.to_read.push(Range { offset: stripe * bytes, len: end - stripe * bytes });
         }
     }
 }

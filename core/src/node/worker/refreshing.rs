@@ -558,8 +558,8 @@ impl Marked {
     }
 }
 
-/// Whether an undecided write would mark parity. Those that are not prepared when an epoch begins are dropped.
+/// Whether an undecided write would mark parity. One in work may still be prepared before the next epoch begins.
 fn may_mark(txn: &Participation) -> bool {
-    let may_happen = !matches!(txn.phase, Phase::Working | Phase::Committed { .. });
-    may_happen && txn.ranges.iter().any(|changed| changed.kind.is_mark())
+    let is_decided = matches!(txn.phase, Phase::Committed { .. });
+    !is_decided && txn.ranges.iter().any(|changed| changed.kind.is_mark())
 }

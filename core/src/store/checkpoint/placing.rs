@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::super::format::Applied;
 use super::super::overlay::Over;
 use super::super::table::State;
-use super::super::{DiskOp, Event, Superblock};
+use super::super::{DiskOp, Event};
 use super::{JournalStore, Purpose, Stage, consecutive};
 use crate::Buffer;
 use crate::units::SECTOR;
@@ -291,14 +291,13 @@ impl JournalStore {
     /// What the superblock says is safe.
     fn superblock_is_safe(&mut self) {
         if self.superblock.sequence > self.unpromised.1 {
-            self.reached.life = self.reached.life.max(self.life.written);
+            self.reached.life = self.reached.life.max(self.life_written);
             self.reached.sequence = self.superblock.sequence;
         }
     }
 
     /// The older copy of the superblock becomes the newer one.
     pub(in crate::store) fn write_superblock(&mut self, purpose: Purpose, durable: bool) {
-        self.life.written = self.life_to_name();
         let sb = &mut self.superblock;
         sb.sequence += 1;
         sb.durable_before = self.journal.durable_before();
@@ -309,9 +308,9 @@ impl JournalStore {
             sb.index_sum = index.sum();
         }
         self.latest_kept = sb.latest;
+        self.life_written = sb.life;
         let offset = self.config.superblock_copy(sb.sequence) * SECTOR;
-        let named = Superblock { life: self.life.written, ..sb.clone() };
-        let data = vec![named.encode().into()];
+        let data = vec![sb.encode().into()];
         self.start(purpose, DiskOp::Write { offset, data, durable });
     }
 }

@@ -214,7 +214,8 @@ impl JournalStore {
             found: Reached::default(),
             heard_since: Heard::new(),
             unpromised: super::others::NOTHING_PROMISED,
-            life: Default::default(),
+            life_written: 0,
+            life_to_write: None,
             table: Table::new(config.table_pages),
             slots: Slots::new(&Superblock::unread()),
             overlay: Overlay::default(),
@@ -348,7 +349,7 @@ impl JournalStore {
             Err(why) => return self.refuse(why),
         };
         self.journal = Journal::new(&sb, self.config);
-        (self.latest_kept, self.life.written) = (sb.latest, sb.life);
+        (self.latest_kept, self.life_written) = (sb.latest, sb.life);
         self.slots = Slots::new(&sb);
         let recovery = self.recovery.as_mut().expect("opening");
         recovery.promised.durable_before = sb.durable_before;

@@ -42,6 +42,9 @@ const FORMAT: u32 = 1;
 /// For so long another disk of the process is asked whether it is the one at a path.
 const ANSWERS_WITHIN: Duration = Duration::from_millis(300);
 
+/// A disk that does not say whose it is within this time counts as gone.
+const READS_WITHIN: Duration = Duration::from_secs(2);
+
 /// The file that is there when a node has been admitted.
 const IDENTITY: &str = "node-key.pem";
 
@@ -125,7 +128,12 @@ impl Home {
         let (identity, mut content) = read(&config)?;
         let cluster = identity.cluster().0;
         let before = content.disk.clone();
-        let unused = take_up(&mut content.disk, &config.disks, |path| holder(path, cluster));
+        // One that hangs is not waited for.
+        let holder = |path: &Path| {
+            let path = path.to_path_buf();
+            within(READS_WITHIN, move || holder(&path, cluster)).flatten()
+        };
+        let unused = take_up(&mut content.disk, &config.disks, holder);
         if content.disk != before {
             content.write(&dir)?;
         }

@@ -84,7 +84,9 @@ fn addresses_that_hosts_are_told_name_one_machine() {
 #[test]
 fn the_directory_of_a_socket_is_made() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("run/weft/s");
+    let mistyped = Listener::bind(&Listen::unix(dir.path().join("run/weft/s")));
+    assert!(mistyped.is_err() && !dir.path().join("run").exists(), "one directory at most");
+    let path = dir.path().join("weft/s");
     let listener = Listener::bind(&Listen::unix(path.clone())).unwrap();
     assert!(Listen::unix(path.clone()).check().is_err(), "it is in use");
     drop(listener);

@@ -10,9 +10,9 @@ fn broken_rules_of_copies_are_found() {
     let found = [
         (Bug::CellsSeeCopies, 1),
         (Bug::FoldsWhatIsGone, 3),
-        (Bug::FoldsTooEarly, 11),
+        (Bug::FoldsTooEarly, 654),
         (Bug::KeepsMissedCopies, 172),
-        (Bug::ShowsBesideCopies, 249),
+        (Bug::ShowsBesideCopies, 672),
         (Bug::LeavesCopies, 1),
         (Bug::Store(StoreBug::DropsCopiesEarly), 11),
     ];
