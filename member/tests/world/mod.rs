@@ -57,7 +57,7 @@ pub enum Event {
     Wake(MemberId, u64),
     Written(MemberId, u64),
     Ready(MemberId, u64, NodeId),
-    Report(MemberId, u64, NodeId, u64, MemberReport),
+    Report(MemberId, u64, NodeId, u64, Box<MemberReport>),
     Crash(MemberId, u64),
     Restart(MemberId, u64),
     Operator,
@@ -372,7 +372,7 @@ impl World {
             Event::Report(id, life, node, node_life, report) => {
                 let p = &self.processes[&id];
                 if p.life == life && p.nodes[&node].life == node_life {
-                    self.input(id, Input::Report(node, report));
+                    self.input(id, Input::Report(node, *report));
                 }
             }
             Event::Crash(id, life) => {
@@ -499,7 +499,7 @@ impl World {
         if let Some(report) = report {
             let long = matches!(report, MemberReport::CaughtUp { .. });
             let delay = self.rng.u64(STEP..if long { 300 * MILLIS } else { MILLIS });
-            self.push(delay, Event::Report(id, life, node, node_life, report));
+            self.push(delay, Event::Report(id, life, node, node_life, Box::new(report)));
         }
     }
 
