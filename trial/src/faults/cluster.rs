@@ -8,7 +8,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
@@ -42,6 +43,9 @@ pub const VOLUME: &str = "vol0";
 
 /// The size of the volume.
 pub const VOLUME_BYTES: u64 = 64 << 20;
+
+/// All nodes hear of a volume, or of another node, within this time.
+const KNOWN: Duration = Duration::from_secs(10);
 
 /// The volume that has a file system, and its size.
 pub const FILES_VOLUME: &str = "files";
@@ -210,7 +214,7 @@ impl Cluster {
         let start = START * nodes.div_ceil(5) as u32;
         cluster.wait_until_whole(start, Duration::ZERO)?;
         if thin {
-            cluster.create_thin(policy)?;
+            until_known(|| cluster.create_thin(policy))?;
         }
         cluster.attach()?;
         cluster.wait_until_whole(start, Duration::ZERO)?;
@@ -496,6 +500,17 @@ impl Drop for Cluster {
             for n in 0..self.configs.len() {
                 let _ = unmount(node_dir(&self.dir, n), UnmountFlags::DETACH);
             }
+        }
+    }
+}
+
+/// A host's connection may have to end first, or a node to hear of the volume or of another node.
+pub fn until_known<T>(mut does: impl FnMut() -> Result<T>) -> Result<T> {
+    let since = Instant::now();
+    loop {
+        match does() {
+            Err(_) if since.elapsed() < KNOWN => thread::sleep(Duration::from_millis(20)),
+            result => return result,
         }
     }
 }

@@ -15,7 +15,7 @@ use serde_json::Value;
 use weft_front::nbd::client::{Client, ClientError};
 use weft_host::{ControlRequest, VolumeCreation};
 
-use super::cluster::{Cluster, WHOLE};
+use super::cluster::{Cluster, WHOLE, until_known};
 use super::damage::wait;
 use super::health::{Scrubbed, scrubbed};
 use super::inflict;
@@ -43,9 +43,6 @@ const ENOUGH: u64 = BLOCKS / 6;
 
 /// And the burst takes no longer until then.
 const BURST: Duration = Duration::from_secs(60);
-
-/// The volume is known at all nodes after so long.
-const KNOWN: Duration = Duration::from_secs(10);
 
 /// What the blocks may hold, by number: the version that was written last, and those after it that failed.
 type Versions = BTreeMap<u64, Vec<u64>>;
@@ -121,17 +118,6 @@ fn ask(cluster: &Cluster, node: usize, what: &ControlRequest, key: &str, is: u64
     let answer = cluster.ask(node, what)?;
     ensure!(answer[key] == is, "{key} should be {is}: {answer}");
     Ok(answer)
-}
-
-/// A host's connection may have to end first, or a node to hear of the volume.
-fn until_known<T>(mut does: impl FnMut() -> Result<T>) -> Result<T> {
-    let since = Instant::now();
-    loop {
-        match does() {
-            Err(_) if since.elapsed() < KNOWN => thread::sleep(Duration::from_millis(20)),
-            result => return result,
-        }
-    }
 }
 
 /// Who writes and reads the volume, at another node.
