@@ -412,7 +412,7 @@ process_hangs() {
 }
 
 # The disk of one process of a cluster stays slow while a host writes at another. Its node is taken out by what the others
-# measure, and when the disk is fast it is started again for good.
+# measure. It is started again when the disk is fast, and stays up.
 process_is_slow() {
     local LIMIT=150 load
     down

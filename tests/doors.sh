@@ -89,6 +89,7 @@ strangers() {
     wait_until grep -q "is for the host web" "$T/cluster/node-1/node.log" || return 1
     # Of another cluster's authority.
     up other --disk-size 64M --volume open:64M --listen "127.0.0.1:$(port)" --tls require
+    weft status --dir "$T/other" | grep 'nbds://127.0.0.1' >/dev/null || return 1
     weft host create web --dir "$T/other" >/dev/null
     weft host certify web --out "$T/strange" --dir "$T/other" >/dev/null
     refused nbdinfo "$(nbds strange open)" || return 1

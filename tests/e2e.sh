@@ -1065,6 +1065,7 @@ deferred() {
     wait_until weft disk replace 1
     wait_until whole
     fails weft volume lost soon
+    fails weft volume lost soon --json
     lost >"$T/listed"
     unreadable >"$T/unreadable"
     [ -s "$T/listed" ]

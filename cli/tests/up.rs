@@ -1,4 +1,4 @@
-//! `weft up --processes` that fails leaves nothing that the next start would stumble over.
+//! `weft up` that fails leaves nothing that the next start would stumble over.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -21,6 +21,24 @@ fn a_start_that_fails_leaves_nothing() {
         let failed = up(&dir, &with);
         let said = String::from_utf8_lossy(&failed.stderr);
         assert!(!failed.status.success() && said.contains(with[1]), "{said}");
+        assert!(!dir.exists(), "{with:?} left {}", dir.display());
+    }
+}
+
+#[test]
+fn bad_doors_are_refused_before_anything_is_made() {
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path().join("array");
+    let socket = place.path().join("nbd.sock");
+    let socket = socket.to_str().unwrap();
+    let twice = ["--listen", socket, "--listen", socket];
+    let group = ["--listen", socket, "--socket-group", "no-such-group"];
+    for (with, why) in [(twice, "is given twice"), (group, "no-such-group")] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+        command.args(["up", "--disk-size", "16M", "--dir"]).arg(&dir).args(with);
+        let failed = command.stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8_lossy(&failed.stderr);
+        assert!(!failed.status.success() && said.contains(why), "{said}");
         assert!(!dir.exists(), "{with:?} left {}", dir.display());
     }
 }

@@ -86,8 +86,8 @@ pub enum MemberReport {
         /// All that clones show which are flattened.
         flattened: bool,
     },
-    /// Parity on its disk describes all that it can of some volumes that move, or that chose to defer or copy nothing any more.
-    /// The last word of an epoch counts.
+    /// All parity on its disk that can be computed is computed, for some volumes: their columns move, or they have stopped
+    /// deferring and copying. The last report of an epoch counts.
     ParityDone {
         /// In this epoch.
         epoch: Epoch,

@@ -97,7 +97,7 @@ enum Phase {
 /// not show them.
 #[derive(Clone, Debug, Default, Hash)]
 struct Pending {
-    /// The volumes, and the nodes that have yet to say that all parity of theirs is computed that can be.
+    /// The volumes, each with the nodes that have yet to report that they have computed its parity.
     on: BTreeSet<(VolumeId, NodeId)>,
     /// The volumes for which something waits.
     delayed: BTreeSet<VolumeId>,

@@ -62,7 +62,7 @@ impl Authority {
         let members = findings.members;
         self.note_caught_up(members);
         for change in &self.changes {
-            // Of one that is gone nobody reports anything.
+            // Nodes do not report removed volumes.
             let mut waits_for = change.shown_of(findings.copied);
             waits_for.retain(|id| self.next.volumes.contains_key(id));
             if !waits_for.is_empty() {

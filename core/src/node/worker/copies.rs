@@ -300,8 +300,8 @@ impl Worker {
         Undescribed { exposed: self.may_be_exposed(), refreshing, copied }
     }
 
-    /// Those of the volumes that it has named of whose parity the authority may wait: the volume moves, or it chooses to defer and
-    /// copy nothing any more, and a snapshot waits. Of volumes that sleep nothing is computed.
+    /// The named volumes that the authority may wait for: their columns move, or they have stopped deferring and copying, and a
+    /// snapshot waits. Parity of volumes that sleep is not computed.
     pub(super) fn parity_to_report(&self) -> BTreeSet<VolumeId> {
         let is_waited_for = |id: &VolumeId| {
             let volume = self.map.volumes.get(id).filter(|volume| !self.map.is_asleep(volume));

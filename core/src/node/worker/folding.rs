@@ -91,7 +91,7 @@ pub(super) struct Folding {
     full: Option<(Nanos, Nanos)>,
     /// The volumes with copies, or with parity that waits, when this node last stopped for a new epoch.
     said: Vec<VolumeId>,
-    /// Those of them of whose parity the authority may wait, and has not been told that all is computed; and has been.
+    /// Volumes among them that the authority may wait for, and those that were reported to it in this epoch.
     to_report: BTreeSet<VolumeId>,
     reported: Vec<VolumeId>,
 }
@@ -305,7 +305,7 @@ impl Folding {
         &self.said
     }
 
-    /// Volumes of whose parity the authority may wait.
+    /// Volumes that the authority may wait for.
     pub fn to_report(&self) -> &BTreeSet<VolumeId> {
         &self.to_report
     }

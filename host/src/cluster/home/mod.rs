@@ -129,11 +129,11 @@ impl Home {
         let cluster = identity.cluster().0;
         let before = content.disk.clone();
         // One that hangs is not waited for.
-        let holder = |path: &Path| {
+        let holder_at = |path: &Path| {
             let path = path.to_path_buf();
             within(READS_WITHIN, move || holder(&path, cluster)).flatten()
         };
-        let unused = take_up(&mut content.disk, &config.disks, holder);
+        let unused = take_up(&mut content.disk, &config.disks, holder_at);
         if content.disk != before {
             content.write(&dir)?;
         }
