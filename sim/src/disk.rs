@@ -118,6 +118,8 @@ pub struct SimDisk {
     pub astray: Option<Astray>,
     /// Whether anything has happened to it that it never told.
     pub harmed: bool,
+    /// Whether that was since its node started: much of a disk is read only then.
+    pub harmed_since: bool,
     /// Whether a sector has gone bad by itself.
     pub decayed: bool,
     /// A copy of all that was safe at some time, of a formatting.

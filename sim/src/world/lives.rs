@@ -70,6 +70,7 @@ impl World {
         node.start(&mut out);
         place.node = Some(node);
         self.tell(|| format!("{id} starts"));
+        self.disk(id).harmed_since = false;
         self.outputs(id, out);
         if self.together.is_some() {
             self.turn(id);

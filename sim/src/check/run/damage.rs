@@ -73,7 +73,8 @@ impl Run {
     pub(super) fn damage(&mut self, node: NodeId, damage: Damage) {
         self.world.tell(|| format!("the disk of {node}: {damage:?}"));
         let Some(divided) = self.world.superblock(node).cloned() else { return };
-        self.world.disk(node).harmed = true;
+        let disk = self.world.disk(node);
+        (disk.harmed, disk.harmed_since) = (true, true);
         let rng = &mut self.damage_rng;
         match damage {
             Damage::Copy => self.world.disk(node).copy(divided.incarnation),

@@ -218,10 +218,13 @@ impl Run {
         (0..self.world.size() as u16).map(NodeId).any(|node| self.may_be_harmed(node))
     }
 
-    /// Whether a node's disk may be: where a column may come to it, or where it has lost which slots are in use.
+    /// Whether a node's disk may be: where a column may come to it, where its node has not started since, or where it has lost
+    /// which slots are in use.
     fn may_be_harmed(&mut self, node: NodeId) -> bool {
         let spare = self.world.with_disks() > self.volume.geometry.layout.width();
-        (spare && self.world.disk(node).harmed)
+        let disk = self.world.disk(node);
+        (spare && disk.harmed)
+            || disk.harmed_since
             || self.world.status(node).is_some_and(|status| status.has_lost_claims)
     }
 

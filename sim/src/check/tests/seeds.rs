@@ -93,6 +93,7 @@ fn seeds_that_failed_with_all_that_is_drawn() {
         9_940_773, // content rotted undecided, and a life that began after it hid that it had been promised
         9_948_661, // a column moved while parity waited, its new disk's node restarted, and the rest was lost
         9_951_481, // the same
+        9_971_061, // the check took a disk for whole that was damaged while its node ran, and had lost another by then
     ];
     for seed in seeds {
         assert!(run_seed(seed, Options::default()).is_ok(), "seed {seed}");
