@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use super::map::{APART, ClusterMap, Extent, Volume};
 use super::placement::{free_runs, other_thin_place};
-use crate::units::{NodeId, SPACE_SECTORS, Timestamp, VolumeId};
+use crate::units::{NodeId, SECTOR, SPACE_SECTORS, Timestamp, VolumeId};
 
 /// Extents that are filled on one disk at a time.
 pub(super) const FILLED_AT_ONCE: usize = 4;
@@ -249,6 +249,7 @@ fn choose(
     let volumes: Vec<&Volume> = map.volumes.values().map(|v| &**v).collect();
     let free = |node: NodeId| {
         let sectors = map.nodes[usize::from(node.0)].sectors;
+        let holds_a_unit = sectors >= volume.geometry.unit / SECTOR;
         let runs = free_runs(node, sectors, &volumes);
         let taken = taken_in_family(map, (volume.id, n), node);
         let place = match volume.is_thin() {
@@ -258,7 +259,7 @@ fn choose(
                     let at = place % SPACE_SECTORS;
                     first_free(at..at + need, need, &taken).is_some()
                 };
-                places.into_iter().filter(|_| sectors > 0).find(is_free)?
+                places.into_iter().filter(|_| holds_a_unit).find(is_free)?
             }
             false => runs.iter().find_map(|r| first_free(r.0..r.0 + r.1, need, &taken))?,
         };

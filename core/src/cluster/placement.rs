@@ -29,6 +29,14 @@ impl Place {
             |(n, &sectors): (usize, &u64)| Place { sectors, domain: n, in_box: n, at: None };
         sectors.iter().enumerate().map(place).collect()
     }
+
+    /// The same with no space if it is smaller than one stripe unit.
+    fn for_units_of(self, geometry: &Geometry) -> Place {
+        match self.sectors < geometry.unit / SECTOR {
+            true => Place { sectors: 0, ..self },
+            false => self,
+        }
+    }
 }
 
 /// A volume that cannot be placed.
@@ -131,6 +139,7 @@ pub fn place_thin(
     column_bytes: u64,
 ) -> Result<Vec<Extent>, PlacementError> {
     let columns = geometry.layout.width();
+    let disks = &disks.iter().map(|disk| disk.for_units_of(geometry)).collect::<Vec<_>>();
     check_domains(columns, disks)?;
     let stripe_sectors = thin_stripe_sectors(geometry);
     let most_sectors = SPACE_SECTORS - start % SPACE_SECTORS;
@@ -406,6 +415,19 @@ mod tests {
         assert!(other.extents[0].columns[0].1 > thin.extents.last().unwrap().columns[0].1);
         let err = place(9, "raid5", u64::MAX / 2, &[]).unwrap_err();
         assert!(matches!(err, PlacementError::NoRoom { .. }), "{err}");
+    }
+
+    #[test]
+    fn no_column_of_a_thin_volume_is_on_a_disk_smaller_than_a_stripe_unit() {
+        let layout = "raid5".parse::<LayoutSpec>().unwrap().over(3).unwrap();
+        let g = Geometry::new(layout, 1001 * SECTOR);
+        let place = |disks: &[u64]| {
+            place_thin(thin_space(VolumeId(7)), &g, 0..1, &Place::apart(disks), &[], 1 << 20)
+        };
+        let extents = place(&[2000, 1000, 1001, 2000]).unwrap();
+        assert!(extents.iter().all(|e| e.column_of(NodeId(1)).is_none()), "{extents:?}");
+        let err = PlacementError::Domains { columns: 3, domains: 2 };
+        assert_eq!(place(&[2000, 1000, 1001]), Err(err));
     }
 
     #[test]

@@ -135,11 +135,13 @@ impl Bounds {
         }
     }
 
-    /// Fails if a write cannot have this part.
+    /// Fails if a write cannot have this part. A change lies in one stripe unit, and no disk is smaller than that: an address
+    /// space may be far larger, and zeros in it take memory for each sector.
     pub(super) fn part(&self, changes: &[ChangeHead], redirects: &[Redirect]) -> Read<()> {
         redirects.iter().try_for_each(|r| self.redirect(r))?;
         changes.iter().try_for_each(|c| {
-            at_most("the sectors of a change", c.count.into(), self.left_from(c.sector))
+            let most = self.left_from(c.sector).min(self.data);
+            at_most("the sectors of a change", c.count.into(), most)
         })
     }
 

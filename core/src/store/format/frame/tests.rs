@@ -84,3 +84,21 @@ fn frames_round_trip_and_any_flipped_bit_is_seen() {
         frame[at] ^= 4;
     }
 }
+
+/// An address space is far larger than a disk, and each sector of zeros that a frame names takes memory when it is replayed.
+#[test]
+fn no_change_is_longer_than_the_disk() {
+    let prepare = |count| Entry::Prepare {
+        ts: Timestamp(5),
+        meta: Vec::new(),
+        changes: vec![ChangeHead {
+            sector: SPACE_SECTORS,
+            count,
+            kind: ChangeKind::Content,
+            crc: None,
+        }],
+        redirects: Vec::new(),
+    };
+    assert_eq!(prepare(1000).check(BOUNDS), Ok(()));
+    assert!(prepare(1001).check(BOUNDS).is_err());
+}
