@@ -210,3 +210,32 @@ fn a_controller_keeps_to_a_bound_exactly() {
         bench.until(|b| b.exposed_stripes() == 0);
     }
 }
+
+/// All power goes as soon as a host has been told that a volume is redundant, and the disk with the data does not come back.
+#[test]
+fn parity_that_was_said_to_be_computed_is_there_after_a_power_cut() {
+    let mut bench = Bench::new("raid5", 4, 0);
+    bench.world.tear_in_power_cuts(5);
+    // A unit that is not on the disk of the node that is asked.
+    let (map, geometry) = (bench.world.map().clone(), bench.geometry.clone());
+    let node_of = |stripe: u64| {
+        let column = geometry.locate(stripe * geometry.stripe_bytes()).1;
+        map.volumes[&VOLUME].extent(stripe).columns[column].0
+    };
+    let stripe = (0..4).find(|stripe| node_of(*stripe) != NodeId(0)).expect("data is spread");
+    let offset = stripe * bench.geometry.stripe_bytes();
+    bench.write(offset);
+    let written = bench.next as u8 - 1;
+    bench.refresh();
+    bench.world.power_cut();
+    bench.world.start_everything();
+    let lost = node_of(stripe);
+    bench.world.kill(lost, true);
+    bench.until(|b| !b.world.map().is_up(lost));
+    let then = bench.world.now() + 100 * MILLIS;
+    bench.until(|b| b.world.now() >= then);
+    let HostData::Bytes(parts) = bench.ask(HostOp::Read(Range { offset, len: SECTOR })) else {
+        panic!("a read gives bytes")
+    };
+    assert!(weft_core::Buffer::join(&parts).iter().all(|b| *b == written), "it reads otherwise");
+}

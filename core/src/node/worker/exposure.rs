@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::{Changed, Rebuild, Worker};
+use super::{Changed, Outbox, Rebuild, Worker};
 use crate::cluster::Area;
 use crate::layout::ColumnRole;
 use crate::node::Exposed;
@@ -34,6 +34,8 @@ pub(in crate::node) struct Exposure {
     has_shrunk: bool,
     /// Sectors that got content while the disk was searched, with its time. The search may have seen their marks before.
     replaced: BTreeMap<u64, Timestamp>,
+    /// Content of writes without journal that is not in place yet. Should the node restart, the marks under it are back.
+    unplaced: BTreeMap<Timestamp, Vec<Changed>>,
 }
 
 /// The exposure of a volume by this disk's parity.
@@ -516,8 +518,20 @@ impl Worker {
         self.exposure = exposure;
     }
 
-    /// A write has happened.
-    pub(super) fn count_exposed(&mut self, ts: Timestamp, changed: &Changed, now: Nanos) {
+    /// A write has happened. Its content is safe when the journal has it; otherwise marks under it stay until
+    /// [it is in place](Worker::count_placed), since a change on top of it, or who relies on it, would be lost with it.
+    pub(super) fn count_exposed(
+        &mut self,
+        ts: Timestamp,
+        changed: &Changed,
+        is_safe: bool,
+        now: Nanos,
+    ) {
+        let may_have_marks = || self.is_searched_for_marks() || self.exposure.has(&changed.sectors);
+        if !is_safe && changed.kind == ChangeKind::Content && may_have_marks() {
+            self.exposure.unplaced.entry(ts).or_default().push(changed.clone());
+            return;
+        }
         if self.is_searched_for_marks() && changed.kind == ChangeKind::Content {
             self.exposure.replaced(ts, &changed.sectors);
         }
@@ -527,6 +541,15 @@ impl Worker {
         let mut exposure = std::mem::take(&mut self.exposure);
         exposure.changed(ts, changed, now, |sector| self.unit_at(sector));
         self.exposure = exposure;
+    }
+
+    /// Content of a write without journal is in place.
+    pub(super) fn count_placed(&mut self, ts: Timestamp, outbox: &mut Outbox) {
+        let Some(all) = self.exposure.unplaced.remove(&ts) else { return };
+        for changed in all {
+            self.count_exposed(ts, &changed, true, outbox.now);
+        }
+        outbox.want_soon();
     }
 
     /// Sectors belonged to no volume, and the store has dropped them. A search under way may have seen their marks.

@@ -47,7 +47,7 @@ impl Worker {
         }
         for changed in ranges {
             self.log_lost(&changed, outbox);
-            self.count_exposed(ts, &changed, outbox.now);
+            self.count_exposed(ts, &changed, !volatile, outbox.now);
             let Changed { sectors, kind } = changed;
             self.admission.resolve(ts, sectors.clone(), true);
             if kind.replaces() && !self.damaged.is_empty() {
@@ -136,6 +136,7 @@ impl Worker {
 
     /// The outcome of a write is durable on this disk.
     pub(super) fn on_outcome_safe(&mut self, ts: Timestamp, outbox: &mut Outbox) {
+        self.count_placed(ts, outbox);
         if self.entered.settles() {
             self.stalled.wake();
         }
