@@ -19,8 +19,8 @@ pub struct VolumeSize {
     pub size: u64,
     /// Bytes that hosts see.
     pub visible: u64,
-    /// Extents that are put behind its own. If they do not begin where those end, or their room
-    /// has been taken meanwhile, nothing is done.
+    /// Extents that are put behind its own. If they do not begin where those end, their room has been taken meanwhile, or a
+    /// snapshot was, after which the volume goes on in another address space, nothing is done.
     pub more: Vec<Extent>,
 }
 
@@ -39,7 +39,8 @@ impl VolumeSize {
         let grows = self.more.is_empty() && stripes > before.stripes();
         if first != before.stripes() || grows || map.check().is_err() {
             map.volumes.insert(id, before);
-        } else if stripes < before.stripes() {
+        } else if self.size < before.size {
+            // What lies behind its end is shown by nobody, and is still there.
             map.room_used = true;
         }
     }

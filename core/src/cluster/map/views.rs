@@ -88,6 +88,15 @@ impl Volume {
         first.map_or(0, |(_, sector)| sector / SPACE_SECTORS)
     }
 
+    /// Whether all its columns are in that one, also where they are copied from.
+    pub(super) fn is_in_one_space(&self) -> bool {
+        let space = self.space();
+        let is_in_it = |place: &(NodeId, u64)| place.1 / SPACE_SECTORS == space;
+        let are_in_it =
+            |e: &Extent| e.columns.iter().all(is_in_it) && e.leaving.values().all(is_in_it);
+        self.extents.iter().all(are_in_it)
+    }
+
     /// Whether disks may have copies of writes to it. The map does not say whether it ever chose that. Over a snapshot it may not.
     pub(in crate::cluster) fn may_have_copies(&self) -> bool {
         self.lineage.below.is_none() && self.geometry.is_redundant() && self.policy.is_journaled()

@@ -50,6 +50,42 @@ fn a_change_of_size_forgets_no_column_that_is_being_filled() {
     assert_eq!(volume(&map).extents[2..], more[..]);
 }
 
+/// What lies behind its end in its last stripe would be seen again when it grows.
+#[test]
+fn what_a_smaller_volume_leaves_in_its_last_stripe_must_be_cleared() {
+    let mut a = started("rs:2+1", 5, 6);
+    let before = volume(a.map()).clone();
+    let to = |size| VolumeSize { size, visible: size, more: Vec::new() };
+    change(&mut a, Change::SizeVolume(VolumeId(1), to(before.size)), 20);
+    assert!(!a.map().room_used);
+    let smaller = before.size - 512;
+    let map = change(&mut a, Change::SizeVolume(VolumeId(1), to(smaller)), 30).unwrap();
+    assert_eq!((volume(&map).size, volume(&map).extents.len()), (smaller, before.extents.len()));
+    assert!(map.room_used);
+}
+
+/// Places for more extents were chosen before a snapshot was taken, after which the volume goes on in another address space.
+#[test]
+fn all_extents_of_a_volume_are_in_one_address_space() {
+    let mut a = started("rs:2+1", 5, 6);
+    let before = volume(a.map()).clone();
+    let stripe = before.geometry.stripe_bytes();
+    let columns = |first: u64| {
+        let last = before.extents.last().expect("it has extents");
+        last.columns.iter().map(|c| (c.0, first + 500)).collect::<Vec<_>>()
+    };
+    let larger = |first| VolumeSize {
+        size: before.size + stripe,
+        visible: before.visible,
+        more: vec![Extent::new(before.stripes(), columns(first))],
+    };
+    let elsewhere = larger(crate::units::thin_space(VolumeId(9)));
+    change(&mut a, Change::SizeVolume(VolumeId(1), elsewhere), 20);
+    assert_eq!(*volume(a.map()), before);
+    change(&mut a, Change::SizeVolume(VolumeId(1), larger(0)), 30);
+    assert_eq!(volume(a.map()).size, before.size + stripe);
+}
+
 #[test]
 fn volumes_with_a_sequencer_have_one_form_of_it() {
     let mut a = started("rs:2+1", 5, 6);
