@@ -26,8 +26,8 @@ pub(super) struct Lacking {
     jobs: VecDeque<Job>,
     /// Since when volumes sleep.
     asleep_since: BTreeMap<VolumeId, Nanos>,
-    /// Since when disks are lost of volumes with deferred parity.
-    exposed_since: BTreeMap<VolumeId, Nanos>,
+    /// Since when disks are lost of volumes whose parity may have been deferred.
+    lost_since: BTreeMap<VolumeId, Nanos>,
     /// The authority has been asked to wake resting volumes.
     wake_said: bool,
     /// When waiting reads were last tried.
@@ -119,8 +119,8 @@ impl Originator {
         }
         let waited = |since: &Nanos| now.saturating_sub(*since);
         let since = self.lacking.asleep_since.get(&volume.id);
-        let exposed = self.lacking.exposed_since.get(&volume.id);
-        rests || since.max(exposed).is_some_and(|s| waited(s) < volume.policy.lost_wait)
+        let lost = self.lacking.lost_since.get(&volume.id);
+        rests || since.max(lost).is_some_and(|s| waited(s) < volume.policy.lost_wait)
     }
 
     /// Asks the authority to wake resting volumes: once for all that wait for it.
@@ -138,10 +138,11 @@ impl Originator {
         let since = |v| (v, before.get(&v).copied().unwrap_or(now));
         self.lacking.asleep_since = asleep.map(since).collect();
         let lost = |v: &Volume| (0..v.extents.len()).any(|n| !map.lost(v, n).is_empty());
-        let exposed = map.volumes.values().filter(|v| v.defers() && lost(v));
-        let before = std::mem::take(&mut self.lacking.exposed_since);
+        // What it chooses now does not say whether all parity is computed that was deferred before.
+        let with_lost = map.volumes.values().filter(|v| v.geometry.is_redundant() && lost(v));
+        let before = std::mem::take(&mut self.lacking.lost_since);
         let since = |v| (v, before.get(&v).copied().unwrap_or(now));
-        self.lacking.exposed_since = exposed.map(|v| since(v.id)).collect();
+        self.lacking.lost_since = with_lost.map(|v| since(v.id)).collect();
         self.jobs.queue(self.lacking.jobs.drain(..));
         self.lacking.wake_said = false;
     }
@@ -159,7 +160,7 @@ impl Originator {
     /// have been decided.
     pub(super) fn tick_waiting(&mut self, outbox: &mut Outbox) {
         if self.lacking.asleep_since.is_empty()
-            && self.lacking.exposed_since.is_empty()
+            && self.lacking.lost_since.is_empty()
             && !self.lacking.wake_said
         {
             return;
