@@ -59,13 +59,15 @@ impl KnownHost {
         self.certificates.last().copied()
     }
 
-    /// A host is known by one more certificate. If there are too many, the one that expires first is no longer valid.
-    fn certify(&mut self, certificate: Certificate) {
+    /// A host is known by one more certificate. If there are too many, the one that expires first is no longer valid. Says
+    /// whether there were.
+    fn certify(&mut self, certificate: Certificate) -> bool {
         self.certificates.retain(|other| other.key != certificate.key);
         self.certificates.push(certificate);
         self.certificates.sort_by_key(|one| (one.until, one.key));
         let surplus = self.certificates.len().saturating_sub(MOST_CERTIFICATES);
         self.certificates.drain(..surplus);
+        surplus > 0
     }
 }
 
@@ -177,13 +179,15 @@ impl HostChange {
                 }
             }
             HostChange::Certify(name, certificate) => {
-                if let Some(host) = map.hosts.get_mut(name) {
-                    host.certify(*certificate);
+                let known = map.hosts.get_mut(name);
+                if known.is_some_and(|host| host.certify(*certificate)) {
+                    map.void_permissions_of(name);
                 }
             }
             HostChange::CertifyAlone(name, certificate) => {
                 if let Some(host) = map.hosts.get_mut(name) {
                     host.certificates = vec![*certificate];
+                    map.void_permissions_of(name);
                 }
             }
             HostChange::Secret(name, secret) => {
@@ -192,10 +196,13 @@ impl HostChange {
                 }
                 if let Some(host) = map.hosts.get_mut(name) {
                     host.secret = secret.clone();
+                    map.void_permissions_of(name);
                 }
             }
             HostChange::Delete(name) => {
-                map.hosts.remove(name);
+                if map.hosts.remove(name).is_some() {
+                    map.void_permissions_of(name);
+                }
                 let lists = |v: &&mut Arc<Volume>| {
                     v.hosts.as_ref().is_some_and(|list| list.contains_key(name))
                 };
@@ -230,6 +237,15 @@ impl ClusterMap {
         let others: usize = others.map(|(_, host)| sealed_bytes(host.secret.as_ref())).sum();
         let new = sealed_bytes(secret);
         new <= LONGEST_SEALED && others + new <= MOST_SEALED
+    }
+
+    /// A proof of a host is no longer valid. Permissions given for it are void, on each volume that the host may use: requests
+    /// begun before are looked at again.
+    fn void_permissions_of(&mut self, name: &str) {
+        let may_use = |v: &&mut Arc<Volume>| v.access_of(Some(name)).is_some();
+        for volume in self.volumes.values_mut().filter(may_use) {
+            Arc::make_mut(volume).reservations.version += 1;
+        }
     }
 
     /// The first fault found in the hosts, if any.
@@ -280,6 +296,31 @@ mod tests {
 
     fn of(map: &ClusterMap, host: Option<&str>) -> Option<Access> {
         map.volumes[&ID].access_of(host)
+    }
+
+    /// Requests that were permitted to whoever had the proof are looked at again.
+    #[test]
+    fn a_proof_that_is_no_longer_valid_voids_what_it_permitted() {
+        use HostChange::*;
+        let certificate = |key| Certificate { key, until: 1000 + key as u64 };
+        let name = || "a".to_string();
+        let version = |changes: &[HostChange]| with(changes).volumes[&ID].reservations.version;
+        let mut changes = vec![Create(name())];
+        for key in 0..MOST_CERTIFICATES as u128 {
+            changes.push(Certify(name(), certificate(key)));
+        }
+        let before = version(&changes);
+        let then = |change| version(&[&changes[..], &[change]].concat());
+        assert_eq!(then(Certify(name(), certificate(1))), before, "the same one");
+        assert_eq!(then(Certify(name(), certificate(99))), before + 1);
+        assert_eq!(then(CertifyAlone(name(), certificate(99))), before + 1);
+        assert_eq!(then(Secret(name(), None)), before + 1);
+        assert_eq!(then(Delete(name())), before + 1);
+        assert_eq!(then(Delete("b".to_string())), before, "there is none");
+        // A volume that does not list the host permitted it nothing.
+        changes.extend([Create("b".to_string()), Allow(ID, "b".to_string(), Access::Full)]);
+        let before = version(&changes);
+        assert_eq!(version(&[&changes[..], &[Delete(name())]].concat()), before);
     }
 
     #[test]
@@ -381,10 +422,8 @@ mod tests {
         let map = with(&[create.clone(), given.clone()]);
         assert_eq!(map.hosts["h0"].secret, Some(sealed(7)));
         assert_ne!(sealed(7).mark(), sealed(8).mark());
-        assert_eq!(
-            with(&[create.clone(), given, HostChange::Secret(name(0), None)]),
-            with(&[create])
-        );
+        let gone = with(&[create.clone(), given, HostChange::Secret(name(0), None)]);
+        assert_eq!(gone.hosts, with(&[create]).hosts);
         let fits = MOST_SEALED / LONGEST_SEALED;
         let of =
             |n: usize| [HostChange::Create(name(n)), HostChange::Secret(name(n), Some(sealed(1)))];
