@@ -104,7 +104,9 @@ impl Attempts {
             false => wrong.left_elsewhere(now),
         });
         let by_address = self.addresses.get(&from).and_then(|wrong| wrong.left(now));
-        let left = by_address.into_iter().chain(by_name).max();
+        // An address may be shared with somebody who guesses and has a right password of another name.
+        let by_pair = self.pairs.get(&(from, name.to_string())).and_then(|wrong| wrong.left(now));
+        let left = by_address.into_iter().chain(by_pair).chain(by_name).max();
         self.early += u64::from(left.is_some());
         left
     }
@@ -199,6 +201,18 @@ mod tests {
         assert_eq!(left(&mut attempts, HERE, "ann", now), 30);
         attempts.right(HERE, "ann", now);
         assert_eq!(left(&mut attempts, HERE, "ann", now), 0);
+    }
+
+    #[test]
+    fn where_a_name_was_proved_guesses_at_it_are_slow_as_well() {
+        let (mut attempts, now) = (Attempts::default(), Instant::now());
+        attempts.right(HERE, "ann", now);
+        for _ in 0..10 {
+            attempts.wrong(HERE, ("ann", true), now);
+            attempts.right(HERE, "ben", now);
+        }
+        assert_eq!(left(&mut attempts, HERE, "ann", now), 30);
+        assert_eq!(left(&mut attempts, HERE, "ben", now), 0);
     }
 
     #[test]

@@ -131,16 +131,21 @@ impl Brake {
             false => table.next_elsewhere(&name, now),
         };
         let by_name = if is_known { None } else { of(&self.names).or_else(|| of(&self.others)) };
-        let at = by_address.into_iter().chain(by_name).max().unwrap_or(now);
+        // An address may be shared with somebody who guesses and has a right proof of another name.
+        let by_pair = pair.as_ref().filter(|_| is_known).and_then(|p| self.pairs.next(p, now));
+        let at = by_address.into_iter().chain(by_pair).chain(by_name).max().unwrap_or(now);
         if at > now + LONGEST {
             return None;
         }
         if let Some(address) = address.filter(|_| by_address.is_some()) {
             self.addresses.put_off(&address, at);
         }
-        if let Some(pair) = pair.filter(|_| by_name.is_some() && !guesses) {
+        if let Some(pair) = pair.as_ref().filter(|_| by_name.is_some() && !guesses) {
             // No more than one waits for its turn with those of other addresses.
-            self.pairs.entry(&pair, now).free = at;
+            self.pairs.entry(pair, now).free = at;
+        }
+        if let Some(pair) = pair.filter(|_| by_pair.is_some()) {
+            self.pairs.put_off(&pair, at);
         }
         if by_name.is_some() {
             for table in [&mut self.names, &mut self.others] {
@@ -248,6 +253,19 @@ mod tests {
         assert_eq!(wait(&mut brake, HERE, "web", now), Some(30));
         brake.right(HERE, "web", now);
         assert_eq!(wait(&mut brake, HERE, "web", now), Some(0));
+    }
+
+    #[test]
+    fn where_a_name_was_proved_guesses_at_it_are_slow_as_well() {
+        let (mut brake, now) = (Brake::default(), Instant::now());
+        brake.right(HERE, "web", now);
+        for _ in 0..10 {
+            brake.wrong(HERE, ("web", true), now);
+            brake.right(HERE, "own", now);
+        }
+        assert_eq!(wait(&mut brake, HERE, "own", now), Some(0));
+        assert_eq!(wait(&mut brake, HERE, "web", now), Some(30));
+        assert_eq!(wait(&mut brake, HERE, "web", now), None, "behind the first");
     }
 
     #[test]
