@@ -21,6 +21,13 @@ use crate::sessions::{Asked, Said, Session};
 /// After so long what the poll said of connections is not believed any more.
 const AWAY: Duration = Duration::from_millis(100);
 
+/// While more requests than this wait for overlapping ones, hosts that ask for more of the same are not heard: each that comes
+/// or ends costs a step for each that overlaps it.
+const MANY_WAITING: usize = 512;
+
+/// What a host may say at once meanwhile.
+const FEW: usize = 4;
+
 impl Hosts {
     /// Reads from the hosts that may have something to say.
     pub(crate) fn receive(&mut self, engine: &mut Engine) {
@@ -29,7 +36,9 @@ impl Hosts {
         }
         let now = Instant::now();
         for id in self.connections.take_to_receive() {
-            self.receive_from(engine, id, now);
+            if !self.connections.is_held_back(id) {
+                self.receive_from(engine, id, now);
+            }
         }
         while let Some(id) = self.connections.next_with_room() {
             self.receive_from(engine, id, now);
@@ -44,7 +53,9 @@ impl Hosts {
         let mut said = std::mem::take(&mut self.said);
         self.requests.look_for_resets(engine.map());
         let exports = engine.exports().only(self.serves.as_ref());
-        let mut end = self.connections.receive(id, exports, &mut said);
+        let waiting = self.requests.waiting();
+        let most = if waiting < MANY_WAITING { usize::MAX } else { FEW };
+        let mut end = self.connections.receive(id, exports, &mut said, most);
         let given_up = !said.is_empty() && self.is_given_up(id);
         for said in said.drain(..) {
             match said {
@@ -74,6 +85,9 @@ impl Hosts {
             }
         }
         self.said = said;
+        if self.requests.waiting() > waiting.max(MANY_WAITING) {
+            self.connections.hold_back(id);
+        }
         self.note_login(engine, id);
         if let Some(why) = self.connections.take_complaint(id) {
             self.complaints.say(now, &why);
@@ -355,6 +369,9 @@ impl Hosts {
             self.hang_up(engine, id, end);
         }
         self.connections.give_memory();
+        if self.requests.waiting() < MANY_WAITING {
+            self.connections.hold_none_back();
+        }
     }
 
     /// Ends the connections of hosts that have kept us waiting for too long.

@@ -1,7 +1,7 @@
 //! A session made of a protocol's machine and a socket: what all protocols have in common.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weft_core::cluster::{Access, Registrant, ReservationOutcome, Volume};
 use weft_core::node::{HostData, HostError};
@@ -15,10 +15,14 @@ use super::link::{Bounds, End, Link};
 use super::numbered::Failure;
 use super::receive_timeout::ReceiveTimeout;
 use super::room::Room;
-use super::{Arrival, Asked, Parting, Refused, Said, Session};
+use super::{Arrival, Asked, Parting, Refused, Said, Session, Turn};
 use crate::doors::who::Who;
 use crate::socket::Ready;
 use crate::volumes::Exports;
+
+/// Bytes that are received from one host before others have their turn: whoever sends faster than they are worked on would
+/// keep all others waiting, and the lease with them.
+const MOST_AT_ONCE: usize = 4 << 20;
 
 /// A protocol: what its machine and nodes say to each other, in the words of both.
 pub(super) trait Protocol: Default + Send {
@@ -174,10 +178,10 @@ impl<P: Protocol> Connection<P> {
         Connection { link, protocol, node, last_failure: None, waiting, access, login }
     }
 
-    /// Appends what the host has said, until there is no more or enough is in work.
-    fn hear(&mut self, exports: Exports<'_>, said: &mut Vec<Said>) -> Result<(), End> {
+    /// Appends what the host has said, until there is no more, enough is in work, or this much has been said.
+    fn hear(&mut self, exports: Exports<'_>, said: &mut Vec<Said>, most: usize) -> Result<(), End> {
         self.link.stalled = false;
-        while !self.link.is_full() {
+        while !self.link.is_full() && said.len() < most {
             let exports = exports.to(&self.link.who);
             let to_send = self.link.machine.output_len();
             let next = match self.waiting.take() {
@@ -239,17 +243,26 @@ impl<P: Protocol> Session for Connection<P> {
         &mut self,
         exports: Exports<'_>,
         said: &mut Vec<Said>,
-        (conn, room): (usize, &mut Room),
+        Turn { conn, room, most }: Turn<'_>,
     ) -> Result<(), End> {
         if self.protocol.holds() {
             return Ok(());
         }
+        let mut received = 0;
         loop {
-            self.hear(exports, said)?;
+            self.hear(exports, said, most)?;
             // What is whole gives its room to others.
             let has_room = self.link.finds_room(conn, room);
-            if self.link.stalled || !has_room || !self.wants_to_receive() || !self.link.receive()? {
+            if self.link.stalled || !has_room || !self.wants_to_receive() {
                 return Ok(());
+            }
+            if received >= MOST_AT_ONCE {
+                self.link.stalled = true;
+                return Ok(());
+            }
+            match self.link.receive()? {
+                0 => return Ok(()),
+                new => received += new,
             }
         }
     }
@@ -391,6 +404,10 @@ impl<P: Protocol> Session for Connection<P> {
         self.link.machine.awaits() == Awaits::Greeting
     }
 
+    fn keeps_memory(&self, limit: Duration, now: Instant) -> Option<String> {
+        self.link.keeps_memory(limit, now)
+    }
+
     fn check_receive_timeout(&mut self, now: Instant) -> &ReceiveTimeout {
         self.link.check_receive_timeout(now);
         &self.link.receive_timeout
@@ -426,7 +443,7 @@ mod tests {
         socket: UnixStream,
     }
 
-    fn world() -> World {
+    fn world_before() -> World {
         let spec = LayoutSpec::default();
         let geometry = Geometry::new(spec.over(3).unwrap(), 1 << 20);
         let volume = Arc::new(Volume::new(VolumeId(1), "v", 0, &spec, geometry, Vec::new()));
@@ -448,8 +465,14 @@ mod tests {
         let hello =
             Hello { from: 1, to: 1, host: 7, oldest: 1, resumes: false, volume: "v".to_string() };
         let host = Client::new(&hello);
-        let mut world = World { map, connection: Connection::new(arrival), host, socket };
+        World { map, connection: Connection::new(arrival), host, socket }
+    }
+
+    /// The same when the host has been let in.
+    fn world() -> World {
+        let mut world = world_before();
         assert!(matches!(&world.say()[..], [Said::Attach(_)]));
+        let volume = world.map.volumes[&VolumeId(1)].clone();
         world.connection.let_in(&volume, false, Access::Full);
         world
     }
@@ -457,6 +480,10 @@ mod tests {
     impl World {
         /// What the process takes of what the host says.
         fn say(&mut self) -> Vec<Said> {
+            self.say_at_most(usize::MAX)
+        }
+
+        fn say_at_most(&mut self, most: usize) -> Vec<Said> {
             while self.host.output_len() > 0 {
                 let bytes: Vec<u8> = self.host.output().flatten().copied().collect();
                 self.socket.write_all(&bytes).unwrap();
@@ -465,7 +492,8 @@ mod tests {
             let (mut said, mut room) = (Vec::new(), Room::new(1 << 30));
             self.connection.ready(COME);
             let exports = Exports::of(&self.map);
-            assert!(self.connection.receive(exports, &mut said, (0, &mut room)).is_ok());
+            let turn = Turn { conn: 0, room: &mut room, most };
+            assert!(self.connection.receive(exports, &mut said, turn).is_ok());
             said
         }
 
@@ -499,6 +527,37 @@ mod tests {
             }
             answers
         }
+    }
+
+    /// What a host sends before it is let in stays in the socket, and is heard then.
+    #[test]
+    fn nothing_is_received_from_a_host_that_waits_to_be_let_in() {
+        let mut w = world_before();
+        assert!(matches!(&w.say()[..], [Said::Attach(_)]));
+        w.ask(1, Verb::Flush, 0);
+        assert!(w.say().is_empty() && !w.connection.wants_to_receive());
+        assert_eq!(w.connection.link.machine.incoming(), 0);
+        let volume = w.map.volumes[&VolumeId(1)].clone();
+        w.connection.let_in(&volume, false, Access::Full);
+        assert!(w.connection.wants_to_receive());
+        assert!(matches!(&w.say()[..], [Said::Ask(asked)] if asked.number == 1));
+    }
+
+    #[test]
+    fn a_host_says_no_more_at_once_than_it_may_and_the_rest_later() {
+        let mut w = world();
+        (1..=5).for_each(|number| w.ask(number, Verb::Flush, 0));
+        let mut taken = Vec::new();
+        for expected in [2, 2, 1, 0] {
+            let said = w.say_at_most(2);
+            assert_eq!(said.len(), expected);
+            assert_eq!(w.connection.wants_to_receive(), expected == 2, "after {expected}");
+            taken.extend(said.into_iter().map(|said| match said {
+                Said::Ask(asked) => asked.number,
+                _ => panic!("it only asks"),
+            }));
+        }
+        assert_eq!(taken, [1, 2, 3, 4, 5]);
     }
 
     /// Otherwise a host could have any number of reads in work, and their answers in memory.

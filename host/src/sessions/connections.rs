@@ -11,7 +11,7 @@ use weft_core::units::VolumeId;
 use super::link::End;
 use super::numbered::Failure;
 use super::room::Room;
-use super::{Parting, Refused, Said, Session};
+use super::{Parting, Refused, Said, Session, Turn};
 use crate::doors::who::Who;
 use crate::limits::Limits;
 use crate::socket::Ready;
@@ -33,6 +33,8 @@ pub(crate) struct Connections {
     to_have_memory: VecDeque<usize>,
     /// The first of these that nothing else hinders.
     first: Option<usize>,
+    /// Those that are not heard while many requests wait for overlapping ones: they have asked for such.
+    held_back: BTreeSet<usize>,
     /// When to look at those that keep us waiting, if any does.
     waited_for: Option<Instant>,
     limits: Limits,
@@ -48,6 +50,7 @@ impl Connections {
             room: Room::new(limits.incomplete),
             to_have_memory: VecDeque::new(),
             first: None,
+            held_back: BTreeSet::new(),
             waited_for: None,
             limits,
         }
@@ -64,6 +67,7 @@ impl Connections {
         let mut session = self.sessions.remove(&id)?;
         session.leave_room(id, &mut self.room);
         self.to_have_memory.retain(|waits| *waits != id);
+        self.held_back.remove(&id);
         Some(session)
     }
 
@@ -146,14 +150,36 @@ impl Connections {
         id: usize,
         exports: Exports<'_>,
         said: &mut Vec<Said>,
+        most: usize,
     ) -> Result<(), End> {
         self.to_send.insert(id);
         let Some(session) = self.sessions.get_mut(&id) else { return Ok(()) };
-        let received = session.receive(exports, said, (id, &mut self.room));
+        let turn = Turn { conn: id, room: &mut self.room, most };
+        let received = session.receive(exports, said, turn);
         if session.waits_for_memory().is_some() && !self.to_have_memory.contains(&id) {
             self.to_have_memory.push_back(id);
+            self.waited_for.get_or_insert_with(|| Instant::now() + LOOKS);
         }
         received
+    }
+
+    /// One is not heard until all are that were held back.
+    pub(crate) fn hold_back(&mut self, id: usize) {
+        self.held_back.insert(id);
+    }
+
+    /// Whether one is held back.
+    pub(crate) fn is_held_back(&self, id: usize) -> bool {
+        self.held_back.contains(&id)
+    }
+
+    /// All are heard again.
+    pub(crate) fn hold_none_back(&mut self) {
+        for id in std::mem::take(&mut self.held_back) {
+            if self.sessions.get(&id).is_some_and(|session| session.wants_to_receive()) {
+                self.to_receive.insert(id);
+            }
+        }
     }
 
     /// A host may use a volume.
@@ -300,11 +326,14 @@ impl Connections {
         if self.waited_for.is_none_or(|at| now < at) {
             return Vec::new();
         }
-        let (mut over, mut tried) = (Vec::new(), false);
+        let lacks_memory = !self.to_have_memory.is_empty();
+        let (mut over, mut tried) = (Vec::new(), lacks_memory);
         for (id, session) in &mut self.sessions {
             let receive_timeout = session.check_receive_timeout(now);
             tried |= receive_timeout.is_tried();
-            if let Some(why) = receive_timeout.is_over(&self.limits, now) {
+            let late = receive_timeout.is_over(&self.limits, now);
+            let keeps = || session.keeps_memory(self.limits.request, now).filter(|_| lacks_memory);
+            if let Some(why) = late.or_else(keeps) {
                 let why = format!("connection of {}: {why}", session.peer());
                 over.push((*id, End::Failed(why)));
             }

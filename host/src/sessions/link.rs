@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::io::{self, IoSlice, Read, Write};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weft_front::Service;
 
@@ -14,6 +14,7 @@ use crate::sessions::door::Door;
 use crate::sessions::receive_timeout::ReceiveTimeout;
 use crate::sessions::room::Room;
 use crate::sessions::tls::Secured;
+use crate::sessions::untaken::Untaken;
 use crate::socket::{Ready, Stream};
 
 /// Slices that one system call writes at most.
@@ -40,6 +41,26 @@ pub(crate) enum End {
     Unproved(String),
 }
 
+/// The requests that a host has in work.
+#[derive(Default)]
+struct InWork {
+    /// Bytes of each, by its session's number for it.
+    requests: HashMap<u64, u64>,
+    /// Bytes of all.
+    bytes: u64,
+}
+
+impl InWork {
+    fn begin(&mut self, request: u64, bytes: u64) {
+        self.requests.insert(request, bytes);
+        self.bytes += bytes;
+    }
+
+    fn end(&mut self, request: u64) {
+        self.bytes -= self.requests.remove(&request).unwrap_or(0);
+    }
+}
+
 /// A socket with its machine.
 pub(crate) struct Link<M> {
     pub(crate) stream: Stream,
@@ -57,9 +78,7 @@ pub(crate) struct Link<M> {
     /// Something may have been received that there was no room for.
     pub(crate) stalled: bool,
     bounds: Bounds,
-    /// Bytes of each request in work, by its session's number for it, and of all.
-    in_work: HashMap<u64, u64>,
-    bytes: u64,
+    in_work: InWork,
     /// Room that it has for the request that is being received.
     room: u64,
     waits_for_room: bool,
@@ -68,6 +87,7 @@ pub(crate) struct Link<M> {
     /// Bytes of a request that has come whole and waits for memory; 0 if none does.
     waits_for_memory: u64,
     pub(crate) receive_timeout: ReceiveTimeout,
+    untaken: Untaken,
 }
 
 impl<M: Service> Link<M> {
@@ -91,32 +111,32 @@ impl<M: Service> Link<M> {
             ended: false,
             stalled: false,
             bounds,
-            in_work: HashMap::new(),
-            bytes: 0,
+            in_work: InWork::default(),
             room: 0,
             waits_for_room: false,
             memory,
             waits_for_memory: 0,
             receive_timeout: ReceiveTimeout::new(Instant::now()),
+            untaken: Untaken::default(),
         }
     }
 
     /// A request of so many bytes is in work.
     pub(crate) fn begun(&mut self, request: u64, bytes: u64) {
         debug_assert!(!self.has_in_work(request), "an answer ends one request");
-        self.bytes += bytes;
-        self.bytes -= self.in_work.insert(request, bytes).unwrap_or(0);
+        self.in_work.end(request);
+        self.in_work.begin(request, bytes);
         self.count_memory();
     }
 
     /// Whether a request of this number is in work.
     pub(crate) fn has_in_work(&self, request: u64) -> bool {
-        self.in_work.contains_key(&request)
+        self.in_work.requests.contains_key(&request)
     }
 
     /// Its requests in work, and answers that are not sent, count as used.
     pub(crate) fn count_memory(&mut self) {
-        self.memory.is(self.bytes + self.machine.output_len() as u64);
+        self.memory.is(self.in_work.bytes + self.machine.output_len() as u64);
     }
 
     /// Whether the budget has room for a request of `bytes`. If not, nothing more is received until it has.
@@ -139,13 +159,13 @@ impl<M: Service> Link<M> {
 
     /// It is about to be answered.
     pub(crate) fn ended(&mut self, request: u64) {
-        self.bytes -= self.in_work.remove(&request).unwrap_or(0);
+        self.in_work.end(request);
     }
 
     /// Whether nothing that the host asked for is still to be answered.
     pub(crate) fn is_idle(&self) -> bool {
         let is_told = self.machine.output_len() == 0 && !self.is_unsent();
-        self.in_work.is_empty() && is_told && !self.machine.has_more()
+        self.in_work.requests.is_empty() && is_told && !self.machine.has_more()
     }
 
     /// Whether so much is in work that the rest has to wait in the socket, and the host with it.
@@ -160,7 +180,8 @@ impl<M: Service> Link<M> {
     }
 
     fn has_enough_in_work(&self) -> bool {
-        self.bytes >= self.bounds.bytes || self.in_work.len() >= self.bounds.requests
+        self.in_work.bytes >= self.bounds.bytes
+            || self.in_work.requests.len() >= self.bounds.requests
     }
 
     /// Finds room for the request that is being received, if it needs any, and gives back what it has
@@ -191,6 +212,15 @@ impl<M: Service> Link<M> {
     /// It is over, and with it what it had of the room.
     pub(crate) fn leave_room(&mut self, conn: usize, room: &mut Room) {
         room.leave(conn, std::mem::take(&mut self.room));
+    }
+
+    /// Why it is at an end while others wait for memory, if it is: its host does not take what it is told.
+    pub(crate) fn keeps_memory(&self, limit: Duration, now: Instant) -> Option<String> {
+        let seconds = limit.as_secs();
+        let what = || {
+            format!("it has not taken its answers within {seconds} s, and others wait for memory")
+        };
+        self.untaken.is_over(limit, now).then(what)
     }
 
     /// Takes note of what the host keeps us waiting for. One that does not take what it is told keeps
@@ -275,10 +305,10 @@ impl<M: Service> Link<M> {
         }
     }
 
-    /// Reads once. Says whether there are new bytes to look at.
-    pub(crate) fn receive(&mut self) -> Result<bool, End> {
+    /// Reads once. Returns how many bytes there are to look at.
+    pub(crate) fn receive(&mut self) -> Result<usize, End> {
         if !self.looks_at_beginning()? {
-            return Ok(false);
+            return Ok(0);
         }
         loop {
             let space = self.machine.space();
@@ -294,11 +324,11 @@ impl<M: Service> Link<M> {
                     self.look_who();
                     // What comes after the socket was read empty the poll says anew.
                     self.readable = n == wanted || self.ended || self.is_pending();
-                    return Ok(true);
+                    return Ok(n);
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     self.readable = false;
-                    return Ok(false);
+                    return Ok(0);
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if self.tls.as_ref().is_some_and(|tls| tls.shown().is_none()) => {
@@ -328,7 +358,10 @@ impl<M: Service> Link<M> {
                 None => self.stream.write_vectored(&slices),
             };
             match written {
-                Ok(n) => self.machine.sent(n),
+                Ok(n) => {
+                    self.machine.sent(n);
+                    self.untaken.took(n);
+                }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.writable = false,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(self.failed(e)),
@@ -338,6 +371,7 @@ impl<M: Service> Link<M> {
             self.secure()?;
         }
         self.count_memory();
+        self.untaken.look(self.machine.output_len());
         match self.machine.closing() && self.is_idle() {
             true => Err(End::Closed),
             false => Ok(()),
@@ -376,10 +410,10 @@ mod tests {
     fn what_was_read_empty_is_read_when_the_poll_says_so() {
         let (mut link, mut theirs) = link();
         theirs.write_all(b"abc").unwrap();
-        assert!(link.receive().is_ok_and(|new| new) && !link.wants_to_receive());
+        assert!(link.receive().is_ok_and(|n| n > 0) && !link.wants_to_receive());
         theirs.write_all(b"d").unwrap();
         link.ready(COME);
-        assert!(link.wants_to_receive() && link.receive().is_ok_and(|new| new));
+        assert!(link.wants_to_receive() && link.receive().is_ok_and(|n| n > 0));
         assert!(!link.wants_to_receive());
     }
 
@@ -416,7 +450,7 @@ mod tests {
         theirs.write_all(b"abc").unwrap();
         drop(theirs);
         link.ready(Ready { ended: true, ..COME });
-        assert!(link.receive().is_ok_and(|new| new) && link.wants_to_receive());
+        assert!(link.receive().is_ok_and(|n| n > 0) && link.wants_to_receive());
         assert!(matches!(link.receive(), Err(End::Closed)));
     }
 }

@@ -32,6 +32,7 @@ pub(crate) mod protocols;
 pub(crate) mod receive_timeout;
 pub(crate) mod room;
 mod tls;
+mod untaken;
 mod vhost_user;
 
 use std::sync::Arc;
@@ -149,7 +150,7 @@ pub(crate) trait Session: Send {
         &mut self,
         exports: Exports<'_>,
         said: &mut Vec<Said>,
-        of: (usize, &mut Room),
+        turn: Turn<'_>,
     ) -> Result<(), End>;
 
     /// Whether the host has ended the connection. If this process may have been `away`, the socket is asked.
@@ -242,11 +243,26 @@ pub(crate) trait Session: Send {
     /// Whether its host has yet to log in.
     fn is_new(&self) -> bool;
 
+    /// Why it should end while others wait for memory, if it should: its host has not taken its answers for this time.
+    fn keeps_memory(&self, _limit: Duration, _now: Instant) -> Option<String> {
+        None
+    }
+
     /// Takes note of what it keeps us waiting for, and says how patient we are with it.
     fn check_receive_timeout(&mut self, now: Instant) -> &ReceiveTimeout;
 
     /// It is over, and with it what it had of the room for requests.
     fn leave_room(&mut self, conn: usize, room: &mut Room);
+}
+
+/// A session's turn to be heard.
+pub(crate) struct Turn<'a> {
+    /// Its connection.
+    pub(crate) conn: usize,
+    /// Room for requests that have not come whole.
+    pub(crate) room: &'a mut Room,
+    /// How much it may say at most.
+    pub(crate) most: usize,
 }
 
 /// How the process ends a session.

@@ -31,6 +31,8 @@ const LIMITS: Limits = Limits {
 pub(super) struct Native {
     /// Who has greeted, and whether it has been let in.
     host: Option<HostId>,
+    /// It has greeted, and waits to be let in.
+    applies: bool,
     volume: Option<VolumeId>,
     /// It may only read the volume that it wants.
     read_only: bool,
@@ -57,7 +59,7 @@ impl Protocol for Native {
         Ok(event.map(|event| match event {
             Event::Hello(hello) => {
                 let host = HostId(hello.host);
-                self.host = Some(host);
+                (self.host, self.applies) = (Some(host), true);
                 let access = exports.wanted(&hello.volume).and_then(|v| exports.access(v.id));
                 self.read_only = access == Some(Access::ReadOnly);
                 Said::Attach(Attach {
@@ -72,16 +74,17 @@ impl Protocol for Native {
     }
 
     fn holds(&self) -> bool {
-        false
+        self.applies
     }
 
     fn let_in(&mut self, machine: &mut Server, volume: &Volume, remembered: bool) {
-        self.volume = Some(volume.id);
+        (self.applies, self.volume) = (false, Some(volume.id));
         let journaled = volume.policy.is_journaled();
         machine.welcome(volume.visible, remembered, journaled, self.read_only);
     }
 
     fn turn_away(&mut self, machine: &mut Server, why: Refused, text: String) -> bool {
+        self.applies = false;
         let code = match why {
             Refused::NoVolume => Code::NoVolume,
             Refused::NotServing => Code::NotServing,

@@ -322,6 +322,11 @@ impl Requests {
         Origin { asker: Asker { id: pending.name, oldest }, again, permitted }
     }
 
+    /// How many wait for others which touch the same bytes.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Hosts are about to be heard: their requests come after the resets and preemptions of this map.
     pub(crate) fn look_for_resets(&mut self, map: &ClusterMap) {
         self.resets.look(map);

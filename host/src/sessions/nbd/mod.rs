@@ -174,6 +174,7 @@ mod tests {
     use weft_front::nbd::wire::{OptionHeader, option};
 
     use super::*;
+    use crate::sessions::Turn;
     use crate::sessions::budget::{Budget, Use};
     use crate::sessions::connection::Connection;
     use crate::sessions::door::Door;
@@ -243,7 +244,7 @@ mod tests {
             connection.ready(Ready { readable: true, writable: true, ended: false });
             while connection.wants_to_receive() {
                 let (mut said, mut room) = (Vec::new(), Room::new(0));
-                let of = (0, &mut room);
+                let of = Turn { conn: 0, room: &mut room, most: usize::MAX };
                 assert!(connection.receive(Exports::of(&map), &mut said, of).is_ok());
                 assert!(connection.send().is_ok());
                 assert!(budget.used() < (1 << 20) + (64 << 10), "{} bytes", budget.used());

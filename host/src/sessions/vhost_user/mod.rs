@@ -50,7 +50,7 @@ use super::link::End;
 use super::numbered::Failure;
 use super::receive_timeout::ReceiveTimeout;
 use super::room::Room;
-use super::{Arrival, Asked, Attach, FrontEnd, Parting, Refused, Said, Session};
+use super::{Arrival, Asked, Attach, FrontEnd, Parting, Refused, Said, Session, Turn};
 use crate::doors::who::Who;
 use crate::socket::{Ready, Stream};
 use crate::volumes::Exports;
@@ -374,7 +374,7 @@ impl Session for VhostUser {
         &mut self,
         exports: Exports<'_>,
         said: &mut Vec<Said>,
-        _: (usize, &mut Room),
+        _: Turn<'_>,
     ) -> Result<(), End> {
         match self.state {
             State::New => {

@@ -21,7 +21,7 @@ use super::inflight::{self, Inflight, QueueInflight};
 use super::memory::{Guest, Memory, Segment};
 use super::request::{Parts, Status, Wish};
 use super::ring::Ring;
-use super::{AT_ONCE, Arrival, Room, Said, Session, State, VhostUser, lock};
+use super::{AT_ONCE, Arrival, Room, Said, Session, State, Turn, VhostUser, lock};
 use crate::sessions::budget::{Budget, Use};
 use crate::sessions::door::Door;
 use crate::socket::{Stream, Watch, Watched};
@@ -91,7 +91,15 @@ fn session(memory: Memory, ring: Ring, budget: &Arc<Budget>) -> (VhostUser, Unix
 /// What a session asks for when it looks at its messages and queues.
 fn asked(session: &mut VhostUser) -> usize {
     let (map, mut said, mut room) = (ClusterMap::default(), Vec::new(), Room::new(0));
-    assert!(session.receive(Exports::of(&map), &mut said, (0, &mut room)).is_ok());
+    assert!(
+        session
+            .receive(
+                Exports::of(&map),
+                &mut said,
+                Turn { conn: 0, room: &mut room, most: usize::MAX }
+            )
+            .is_ok()
+    );
     assert!(said.iter().all(|said| matches!(said, Said::Ask(_))));
     said.len()
 }
