@@ -16,6 +16,10 @@ use weft_member::{Note, Persist};
 use super::memory::Memory;
 use crate::error::{Error, Result};
 
+/// How often one looks whether the log can be written, and how often while it cannot.
+const LOOK: Nanos = 60_000 * MILLIS;
+const LOOK_IN_TROUBLE: Nanos = 5_000 * MILLIS;
+
 /// How long the thread waits before it retries a write that failed.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
@@ -56,6 +60,10 @@ pub(super) struct LogWriter {
     looks: bool,
     /// What came of that.
     looked: Option<Result<()>>,
+    /// Why the log could not be written when that was tried last, if so.
+    trouble: Option<String>,
+    /// When to look without being asked.
+    next_look: Nanos,
 }
 
 impl LogWriter {
@@ -71,7 +79,17 @@ impl LogWriter {
         let thread = thread::Builder::new().name("weft-log".to_string());
         let started = thread.spawn(move || run(memory, &to_do, &to_tell, &woken));
         started.map_err(|e| Error(format!("cannot start a thread for the member's log: {e}")))?;
-        Ok(LogWriter { work, results, wake, since: None, told: false, looks: false, looked: None })
+        Ok(LogWriter {
+            work,
+            results,
+            wake,
+            since: None,
+            told: false,
+            looks: false,
+            looked: None,
+            trouble: None,
+            next_look: 0,
+        })
     }
 
     /// Has `wake` called from now on when there is a result.
@@ -95,6 +113,22 @@ impl LogWriter {
         }
     }
 
+    /// Has it look from time to time: nothing else may be written for long.
+    pub(super) fn look_sometimes(&mut self, now: Nanos) {
+        if now < self.next_look {
+            return;
+        }
+        if self.next_look > 0 {
+            self.look();
+        }
+        self.next_look = now + if self.trouble.is_some() { LOOK_IN_TROUBLE } else { LOOK };
+    }
+
+    /// Why the log could not be written when that was tried last, if so.
+    pub(super) fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+
     fn give(&self, work: Work) {
         self.work.send(work).expect("the thread runs as long as its owner exists");
     }
@@ -113,9 +147,12 @@ impl LogWriter {
     pub(super) fn take(&mut self, now: Nanos) -> (Option<u64>, Option<Note>) {
         loop {
             match self.results.try_recv() {
-                Ok(Done::Looked(result)) => (self.looks, self.looked) = (false, Some(result)),
+                Ok(Done::Looked(result)) => {
+                    self.trouble = result.as_ref().err().map(|Error(why)| why.clone());
+                    (self.looks, self.looked) = (false, Some(result));
+                }
                 Ok(Done::Written(Ok(number))) => {
-                    self.since = None;
+                    (self.since, self.trouble) = (None, None);
                     let told = std::mem::take(&mut self.told);
                     let note = told.then(|| Note::info("the member's log is written again"));
                     return (Some(number), note);
@@ -133,6 +170,7 @@ impl LogWriter {
     }
 
     fn tell(&mut self, why: &str) -> Option<Note> {
+        self.trouble = Some(why.to_string());
         let first = !std::mem::replace(&mut self.told, true);
         let text = || format!("the member's log cannot be written: {why}; {MEANWHILE}");
         first.then(|| Note::warning(text()))
@@ -227,13 +265,44 @@ mod tests {
         writer.write(4, Persist::Append(record(b'd')), 0);
         assert_eq!(durable(&mut writer, |_| ()), (4, vec![]));
         writer.look();
-        let (begun, mut looked) = (Instant::now(), None);
-        while looked.is_none() && begun.elapsed() < Duration::from_secs(60) {
-            assert_eq!(writer.take(0), (None, None));
-            looked = writer.looked();
-        }
-        assert_eq!(looked, Some(Ok(())));
+        assert_eq!(looked(&mut writer), Ok(()));
         assert_eq!(log(&dir), [record(b'b'), record(b'c'), record(b'd')].concat());
+    }
+
+    /// What a look at the log finds.
+    fn looked(writer: &mut LogWriter) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            assert_eq!(writer.take(0), (None, None));
+            if let Some(looked) = writer.looked() {
+                return looked;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "the thread does not look");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_written_is_found_though_nobody_writes() {
+        let parent = tempfile::tempdir().unwrap();
+        let (dir, away) = (parent.path().join("state"), parent.path().join("away"));
+        fs::create_dir(&dir).unwrap();
+        let memory = Memory::new(&dir, MemberId(1)).unwrap();
+        let mut writer = LogWriter::start(memory).unwrap();
+        writer.write(1, Persist::Replace(record(b'a')), 0);
+        assert_eq!(durable(&mut writer, |_| ()), (1, vec![]));
+        writer.look_sometimes(1);
+        assert!(!writer.looks, "it was written when the process started");
+        fs::rename(&dir, &away).unwrap();
+        writer.look_sometimes(LOOK);
+        assert!(!writer.looks);
+        writer.look_sometimes(LOOK + 1);
+        let why = looked(&mut writer).unwrap_err().0;
+        assert_eq!(writer.trouble(), Some(&why[..]));
+        fs::rename(&away, &dir).unwrap();
+        // It was not known at the last look that it would be in trouble.
+        writer.look_sometimes(2 * LOOK + 1);
+        assert_eq!((looked(&mut writer), writer.trouble()), (Ok(()), None));
     }
 
     #[test]

@@ -113,7 +113,8 @@ impl Disk {
         let file = match options.open(path) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 return fail(format!(
-                    "{} already exists; move it away, or choose another directory",
+                    "{} already exists; if it is the disk of an array whose weft.toml is lost, `weft recover` tells more; otherwise \
+                     move it away, or choose another directory",
                     path.display()
                 ));
             }
@@ -234,6 +235,11 @@ impl Disk {
         !self.block && rustix::fs::fstat(&self.file).is_ok_and(|stat| stat.st_nlink == 0)
     }
 
+    /// How long its file is, if it is a file that can be cut.
+    pub(crate) fn file_length(&self) -> Option<u64> {
+        if self.block { None } else { self.len().ok() }
+    }
+
     /// Its bytes.
     pub(crate) fn len(&self) -> Result<u64> {
         length(&self.file, &self.path)
@@ -244,9 +250,16 @@ impl Disk {
         if there == size || (self.block && there > size) {
             return Ok(());
         }
+        let path = self.path.display();
+        let cut = match !self.block && there < size {
+            true => format!(
+                "; if this is the right file and has been cut, `truncate -s {size} {path}` restores its length, and \
+                 `weft scrub` its content"
+            ),
+            false => String::new(),
+        };
         fail(format!(
-            "{} has {} and this array's disks have {}; replace it by the right disk",
-            self.path.display(),
+            "{path} has {} and this array's disks have {}; replace it by the right disk{cut}",
             exactly(there),
             exactly(size)
         ))

@@ -1,4 +1,4 @@
-//! Disks of this process that do not answer, whose file system is full, or whose file has been removed.
+//! Disks of this process that do not answer, whose file system is full, or whose file has been removed or cut.
 //!
 //! A node whose disk has an operation under way for longer than its time-out leaves the map like one that died: the others
 //! go on without it, and what it had in work is decided by them. A late completion is of an earlier life and reaches no
@@ -12,7 +12,8 @@
 //! is refused, once its node has been [told](Input::Full). The writes that wait for room already show when there is some.
 //!
 //! A file that was removed works as long as it is open, and its content is lost when it is closed. So the node goes on, and
-//! says so: its content can still be moved to other disks.
+//! says so: its content can still be moved to other disks. Of a file that was cut the content behind its new end is lost, and
+//! no process opens it again before it has its length.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +29,7 @@ use crate::engine::lane::seat::Seat;
 use crate::error::Result;
 use crate::length_of_time::duration_in_words;
 use crate::log::About;
+use crate::size::exactly;
 
 /// How often it is looked whether disks answer.
 const LOOK: Nanos = 500 * MILLIS;
@@ -75,10 +77,15 @@ pub(super) struct DiskFile {
     told_full: bool,
     /// It has been removed. That is known until a node begins on another.
     removed: bool,
-    /// The look that is under way, and since when.
-    look: Option<Aside<bool>>,
+    /// Its greatest length that was seen, and its length now, if it is a file.
+    length: Option<(u64, u64)>,
+    /// The look that is under way.
+    look: Option<Aside<Look>>,
     next_look: Nanos,
 }
+
+/// What a look at a file found: whether it has been removed, and its length.
+type Look = (bool, Option<u64>);
 
 impl DiskFile {
     /// Nobody has it open any more.
@@ -86,7 +93,12 @@ impl DiskFile {
         *self = DiskFile { removed: self.removed, ..DiskFile::default() };
     }
 
-    /// Looks whether it has been removed, and waits that long for the answer. Says whether that is news.
+    /// How long it was and how long it is, if it has been cut.
+    fn cut(&self) -> Option<(u64, u64)> {
+        self.length.filter(|(was, is)| is < was)
+    }
+
+    /// Looks whether it has been removed or cut, and waits that long for the answer. Says whether that is news.
     fn look(&mut self, disk: &Arc<Disk>, now: Nanos, patience: Duration) -> bool {
         if self.look.is_none() {
             if self.removed || now < self.next_look {
@@ -94,13 +106,15 @@ impl DiskFile {
             }
             let disk = disk.clone();
             self.next_look = now + LOOK_FOR_FILE;
-            self.look = Some(Aside::begin(move || disk.is_removed()));
+            self.look = Some(Aside::begin(move || (disk.is_removed(), disk.file_length())));
         }
         let found = self.look.as_ref().and_then(|look| look.within(patience));
-        if found.is_some() {
-            self.look = None;
-        }
-        found == Some(true) && !std::mem::replace(&mut self.removed, true)
+        let Some((removed, length)) = found else { return false };
+        self.look = None;
+        let before = (self.removed, self.cut());
+        self.removed |= removed;
+        self.length = length.map(|is| (self.length.map_or(is, |(was, _)| was.max(is)), is));
+        (self.removed, self.cut()) != before && (self.removed || self.cut().is_some())
     }
 }
 
@@ -131,7 +145,7 @@ impl Engine {
         self.instances.iter().any(runs).then_some(self.next_look)
     }
 
-    /// Looks at once whether the files of disks are still there, since they are about to be closed.
+    /// Looks at once whether the files of disks are still there and whole, since they are about to be closed.
     pub(crate) fn look_for_files(&mut self) {
         for n in 0..self.instances.len() {
             self.instances[n].file.next_look = 0;
@@ -142,8 +156,8 @@ impl Engine {
     fn look_for_file(&mut self, n: usize, now: Nanos, patience: Duration) {
         let Some(disk) = self.seat(n).and_then(|seat| seat.disk.clone()) else { return };
         if self.instances[n].file.look(&disk, now, patience) {
-            let path = disk.path.display();
-            let text = format!("node {n}: {} ({path})", removed_in_words(n));
+            let what = self.trouble_of_file(n).expect("there is news of it");
+            let text = format!("node {n}: {what} ({})", disk.path.display());
             self.log.on(About::node(n)).warn(&text);
         }
     }
@@ -156,8 +170,24 @@ impl Engine {
     /// What keeps the disk of a node from working while the node runs, or will cost its content.
     pub(crate) fn trouble_in_words(&self, n: usize) -> Option<String> {
         let instance = self.instances.get(n).filter(|instance| instance.runs())?;
-        let removed = || instance.file.removed.then(|| removed_in_words(n));
-        instance.trouble.as_ref().map(Trouble::in_words).or_else(removed)
+        let trouble = instance.trouble.as_ref().map(Trouble::in_words);
+        trouble.or_else(|| self.trouble_of_file(n))
+    }
+
+    /// What has become of the file of a node's disk, if something has.
+    fn trouble_of_file(&self, n: usize) -> Option<String> {
+        let instance = &self.instances[n];
+        match (instance.file.removed, instance.file.cut()) {
+            (true, _) => Some(removed_in_words(n)),
+            (false, Some((was, is))) => Some(format!(
+                "the file of its disk has been cut from {} to {}; `truncate -s {was} {}` restores its length, and `weft scrub` the content \
+                 beyond, if other disks determine it",
+                exactly(was),
+                exactly(is),
+                instance.path.display()
+            )),
+            (false, None) => None,
+        }
     }
 
     fn look_at_disk(&mut self, n: usize, now: Nanos) {

@@ -124,6 +124,37 @@ fn a_disk_whose_file_is_removed_is_in_trouble() {
     panic!("also at the end");
 }
 
+/// No process would open it again, and content is missing.
+#[test]
+fn a_disk_whose_file_is_cut_is_in_trouble_until_it_has_its_length() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = Spec { nodes: Some(4), disk_size: Some(16 << 20), ..Spec::default() };
+    let mut engine = engine(dir.path(), &spec, 1);
+    let look = |engine: &mut Engine, is_cut: bool| {
+        for _ in 0..1000 {
+            engine.look_for_files();
+            if engine.trouble_in_words(1).is_some() == is_cut {
+                return;
+            }
+        }
+        panic!("it is not seen: {:?}", engine.trouble_in_words(1));
+    };
+    look(&mut engine, false);
+    let path = engine.instances[1].path.clone();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(12 << 20).unwrap();
+    look(&mut engine, true);
+    let trouble = engine.trouble_in_words(1).unwrap();
+    assert!(trouble.contains("from 16 MiB to 12 MiB"), "{trouble}");
+    assert!(
+        trouble.contains(&format!("`truncate -s {} {}`", 16 << 20, path.display())),
+        "{trouble}"
+    );
+    assert_eq!(engine.trouble_in_words(0), None);
+    file.set_len(16 << 20).unwrap();
+    look(&mut engine, false);
+}
+
 fn loses_and_regains_a_node(dir: &Path, layout: &str, lanes: usize) {
     let spec = Spec {
         nodes: Some(4),

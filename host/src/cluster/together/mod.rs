@@ -333,6 +333,7 @@ impl Together {
             self.take_over();
         }
         self.changes.give_up(now);
+        self.log_writer.look_sometimes(now);
     }
 
     /// What became of it, if that is known; it is told once.

@@ -34,7 +34,13 @@ impl Together {
             )
         };
         let refused = self.links.refusals().iter().map(refused);
-        let own = left.into_iter().chain(anew).chain(stuck).chain(self.label_warning());
+        let log = self.log_writer.trouble().map(|why| {
+            format!(
+                "this process cannot write its log: {why}; while it leads, the map cannot be changed: free space there, or stop the \
+                 process, and another one leads"
+            )
+        });
+        let own = left.into_iter().chain(anew).chain(stuck).chain(log).chain(self.label_warning());
         let own = own.chain(self.kind_warning());
         let own = own.chain(self.renewal.warning());
         own.chain(refused).collect()
