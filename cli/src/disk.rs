@@ -126,7 +126,7 @@ pub struct At {
     #[arg(long)]
     path: Option<PathBuf>,
     /// Size of a new file
-    #[arg(long, requires = "path", value_parser = parse_size)]
+    #[arg(long, value_parser = parse_size)]
     size: Option<u64>,
     /// Use the disk even if it is not empty; its content is lost. Refused while another process has it open
     #[arg(long)]
@@ -172,16 +172,15 @@ impl Disk {
                 if !now {
                     leaving::make_redundant(&mut control, which.node)?;
                 }
-                let request = given_up(which.node, accept);
-                (
-                    request,
-                    which,
-                    "is declared lost; its content is rebuilt on disks with enough free space",
-                )
+                let done = match without_room(&mut control, which.node) {
+                    None => "is declared lost; its content is being rebuilt on other disks".into(),
+                    Some(lack) => format!("is declared lost; {lack}"),
+                };
+                (given_up(which.node, accept), which, done)
             }
             Disk::Replace(replace) => {
                 let done = "is now an empty disk, and is being rebuilt";
-                (replace.request()?, &replace.which, done)
+                (replace.request()?, &replace.which, done.to_string())
             }
             Disk::Drain(drain) => return drain.run(),
             Disk::Clear(clear) => return clear.run(),
@@ -339,6 +338,21 @@ fn cancel(control: &mut Control, status: &Status, nodes: &[usize]) -> Result<Val
 pub fn given_up(node: usize, accept: &AcceptLoss) -> ControlRequest {
     let accept_loss = accept.volumes.clone();
     ControlRequest::Disk { action: DiskAction::Fail, node, accept_loss }
+}
+
+/// Which volumes could not be rebuilt without the disk of a node, and what to do, if there are any.
+fn without_room(control: &mut Control, node: usize) -> Option<String> {
+    let lost = vec![u16::try_from(node).ok()?];
+    // Whether the disk can be declared lost is for the request itself to say.
+    let prediction = control.predict(&ControlRequest::WhatIf { lost, added: Vec::new() }).ok()?;
+    let lack = prediction.volumes.into_iter().filter(|v| !v.has_room).map(|v| v.name);
+    let lack = lack.collect::<Vec<_>>().join(", ");
+    (!lack.is_empty()).then(|| {
+        format!(
+            "other disks lack space for all that {lack} had there, so redundancy comes back with `weft disk replace {node}` or \
+             another disk (`weft disk add`)"
+        )
+    })
 }
 
 /// What is at stake when a disk is declared lost that works, if it does.

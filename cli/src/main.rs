@@ -90,7 +90,7 @@ enum Command {
     Cluster(cluster::Cluster),
     /// Run a process of a cluster with one node per disk; list, stop, kill, start or remove nodes
     Node(node::Node),
-    /// List the hosts connected to a process, or close their connections
+    /// List, create and delete the hosts that the cluster knows, certify them, and close their connections
     #[command(subcommand)]
     Host(host::Host),
     /// Add, list, change or remove users of the status page of a process

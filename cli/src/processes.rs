@@ -35,7 +35,7 @@ use weft_terminal::say;
 use crate::args::node_dir;
 use crate::doors::DoorOptions;
 use crate::output::NO_THREAD;
-use crate::serving::{absolute, greet_when};
+use crate::serving::{Greeted, absolute, greet_when};
 
 /// How often one looks after the processes.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
@@ -139,7 +139,7 @@ fn serve(
     for path in paths {
         nodes.push(start(path)?);
     }
-    let (greeted, is_up) = (dir.to_path_buf(), up.clone());
+    let (greeted, is_up) = (Greeted { dir: dir.to_path_buf(), is_new: fresh }, up.clone());
     let greeting = thread::Builder::new().spawn(move || greet_when_up(&greeted, &is_up));
     if let Err(e) = greeting {
         stop(&mut nodes)?;
@@ -346,14 +346,15 @@ fn are_in(status: &Status) -> bool {
         && !status.volumes.iter().any(|v| v.mode == VolumeMode::Failed)
 }
 
-fn greet_when_up(dir: &Path, up: &AtomicBool) {
+fn greet_when_up(array: &Greeted, up: &AtomicBool) {
+    let dir = &array.dir;
     let since = Instant::now();
     // If some do not come, what there is then is said.
     let ready = |status: &Status| are_in(status) || since.elapsed() > PATIENCE;
     // The first node serves hosts where all are told to look. If it does not come another says where they may.
     let first = node_dir(dir, 0);
     let asked = || if since.elapsed() > PATIENCE / 4 { dir } else { &first };
-    while let Err(e) = greet_when(asked(), dir, ready) {
+    while let Err(e) = greet_when(asked(), array, ready) {
         if since.elapsed() > PATIENCE {
             eprintln!(
                 "weft: the nodes do not answer: {e:#}; see {}/node-*/node.log",

@@ -1,7 +1,7 @@
 //! What a command says that serves hosts: how to use the volumes when it has begun, and how things stand when it ends.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -101,24 +101,33 @@ pub fn serve_metrics(at: Option<SocketAddr>, dir: &Path) -> Result<()> {
     Ok(metrics.serve(ask)?)
 }
 
-/// Waits until the array serves, then says how to use it.
-pub fn greet(dir: &Path) -> Result<()> {
-    greet_when(dir, dir, |status| status.settled)
+/// A running array whose user is to see how it is used.
+#[derive(Clone, Debug)]
+pub struct Greeted {
+    /// Its directory.
+    pub dir: PathBuf,
+    /// Whether it has just been created: only then are commands shown that write to a volume.
+    pub is_new: bool,
 }
 
-/// Waits until the array on `dir` is like this, then says how to use it. It is what runs on `asked` that is asked.
-pub fn greet_when(asked: &Path, dir: &Path, ready: impl Fn(&Status) -> bool) -> Result<()> {
+/// Waits until the array serves, then says how to use it.
+pub fn greet(array: &Greeted) -> Result<()> {
+    greet_when(&array.dir, array, |status| status.settled)
+}
+
+/// Waits until an array is like this, then says how to use it. Asks the process in `asked`.
+pub fn greet_when(asked: &Path, array: &Greeted, ready: impl Fn(&Status) -> bool) -> Result<()> {
     let mut control = args::connect(asked)?;
     loop {
         let status = control.status()?;
         if ready(&status) {
-            return say(greeting(dir, &status));
+            return say(greeting(array, &status));
         }
         thread::sleep(PAUSE);
     }
 }
 
-fn greeting(dir: &Path, status: &Status) -> String {
+fn greeting(Greeted { dir, is_new }: &Greeted, status: &Status) -> String {
     let Status { nodes, volumes, listens, .. } = status;
     let count = match nodes.len() {
         1 => "1 node".to_string(),
@@ -138,13 +147,16 @@ fn greeting(dir: &Path, status: &Status) -> String {
     let by_nbd = listens.iter().find(|listen| listen.starts_with("nbd"));
     if let (Some(volume), Some(listen)) = (there().next(), by_nbd) {
         let (uri, dir, weft) = (uri(listen, volume), quoted(dir), own_name());
+        out += &format!("\nTry next:\n  nbdinfo '{uri}'\n");
+        if *is_new {
+            out += &format!(
+                "  head -c 64M /dev/urandom > some.img\n  \
+                 nbdcopy some.img '{uri}'     (overwrites the volume)\n  \
+                 fio --name=try --ioengine=nbd --uri='{uri}' --rw=randrw --bs=4k --iodepth=32 --size=64m\n"
+            );
+        }
         out += &format!(
-            "\nTry next:\n  \
-             nbdinfo '{uri}'\n  \
-             head -c 64M /dev/urandom > some.img\n  \
-             nbdcopy some.img '{uri}'     (overwrites the volume)\n  \
-             fio --name=try --ioengine=nbd --uri='{uri}' --rw=randrw --bs=4k --iodepth=32 --size=64m\n  \
-             {weft} status --dir {dir}\n  \
+            "  {weft} status --dir {dir}\n  \
              {weft} node kill {victim} --dir {dir}\n"
         );
     }
@@ -154,6 +166,18 @@ fn greeting(dir: &Path, status: &Status) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_that_writes_to_a_volume_is_proposed_for_an_array_that_was_there() {
+        let volume = VolumeStatus { name: "v".into(), size: 1 << 20, ..VolumeStatus::default() };
+        let listens = vec!["nbd://127.0.0.1:10809".to_string()];
+        let status = Status { volumes: vec![volume], listens, ..Status::default() };
+        let said = |is_new| greeting(&Greeted { dir: "a".into(), is_new }, &status);
+        assert!(said(true).contains("nbdcopy some.img"), "{}", said(true));
+        let later = said(false);
+        assert!(later.contains("nbdinfo 'nbd://127.0.0.1:10809/v'"), "{later}");
+        assert!(!later.contains("nbdcopy") && !later.contains("fio"), "{later}");
+    }
 
     #[test]
     fn last_words_are_true() {

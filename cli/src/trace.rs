@@ -63,9 +63,9 @@ pub struct Convert {
     /// Format of the input, as for `weft trace info --format` [default: detected]
     #[arg(long)]
     from: Option<Format>,
-    /// Format of the output
-    #[arg(long, default_value = "csv")]
-    to: Format,
+    /// Format of the output [default: by the extension of its name, as in t.iolog.gz; else csv]
+    #[arg(long)]
+    to: Option<Format>,
     /// Bytes per sector of the input, for formats that count in sectors [default: 512; 256 for srt, and csv with its
     /// columns]
     #[arg(long, value_parser = args::size)]
@@ -115,20 +115,21 @@ impl Convert {
             .tempfile_in(directory.unwrap_or(Path::new(".")))
             .with_context(|| format!("cannot write {}", output.display()))?;
         let plain = BufWriter::new(unfinished.as_file());
-        let packed = output.extension().is_some_and(|e| e == "gz");
+        let packed = is_packed(output);
+        let to = self.to.unwrap_or_else(|| format_of(output));
         let (requests, left_out) = match packed {
             true => {
                 let encoder = GzEncoder::new(plain, Compression::default());
-                let (encoder, done) = copy(&mut reader, encoder, self.to)?;
+                let (encoder, done) = copy(&mut reader, encoder, to)?;
                 encoder.finish().and_then(|mut plain| plain.flush())?;
                 done
             }
-            false => copy(&mut reader, plain, self.to)?.1,
+            false => copy(&mut reader, plain, to)?.1,
         };
         unfinished
             .persist_noclobber(output)
             .with_context(|| format!("cannot write {}", output.display()))?;
-        say(format!("{requests} requests, {} to {}", reader.format(), self.to))?;
+        say(format!("{requests} requests, {} to {}", reader.format(), to))?;
         if let Some(sectors) = sectors(&reader) {
             say(sectors)?;
         }
@@ -137,6 +138,18 @@ impl Convert {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Whether a name is that of a file compressed with gzip.
+fn is_packed(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e == "gz")
+}
+
+/// The format that the name of an output stands for.
+fn format_of(output: &Path) -> Format {
+    let plain = if is_packed(output) { output.with_extension("") } else { output.to_path_buf() };
+    let extension = plain.extension().and_then(|e| e.to_str());
+    extension.and_then(|e| e.parse().ok()).unwrap_or(Format::Csv)
 }
 
 /// How many requests were written, and what was not.

@@ -10,7 +10,7 @@ use clap::Args;
 use weft_core::layout::LayoutSpec;
 use weft_host::{
     Array, DiskQueue, DiskTimeout, Doors, Home, Lanes, Limits, Listen, LocalLinks, Polling,
-    SlowDiskTimeout, Spec,
+    SlowDiskTimeout, Spec, State,
 };
 use weft_terminal::say;
 
@@ -22,7 +22,7 @@ use crate::notify;
 use crate::output::NO_THREAD;
 use crate::page::{PageOptions, bind_page};
 use crate::processes::{self, Addresses, Each};
-use crate::serving::{absolute, farewell, greet, serve_metrics};
+use crate::serving::{Greeted, absolute, farewell, greet, serve_metrics};
 
 /// How disks are worked.
 #[derive(Debug, Args)]
@@ -159,6 +159,7 @@ impl Up {
         Listen::check_distinct(&listens, "--listen")?;
         self.doors.check(&listens, "--listen")?;
         Listen::check_announced(&self.iscsi_announce, &listens, "--iscsi-announce")?;
+        let is_new = !State::is_in(&self.dir)?;
         let array = Array::start(&self.dir, &spec, &listens, page.serve(self.logging.start()?)?)?
             .with_doors(&self.doors.over(Doors::default()))?
             .announcing(self.iscsi_announce.clone())
@@ -167,8 +168,8 @@ impl Up {
             .lanes(self.lanes.unwrap_or_default())
             .disk_timeout(self.disk_timeout.unwrap_or_default())
             .slow_disk_timeout(self.slow_disk_timeout.unwrap_or_default());
-        let dir = self.dir.clone();
-        let greet = move || match greet(&dir) {
+        let greeted = Greeted { dir: self.dir.clone(), is_new };
+        let greet = move || match greet(&greeted) {
             Ok(()) => notify::ready("it serves"),
             Err(e) => eprintln!("weft: the array runs, but cannot print its status: {e:#}"),
         };

@@ -121,10 +121,10 @@ pub(crate) fn require_multiple(what: &str, value: u64, step: u64) -> Result<()> 
         return Ok(());
     }
     let below = value / step * step;
-    let above = below.saturating_add(step);
-    let nearest = match below {
-        0 => format!("the nearest is {}", Size(above)),
-        _ => format!("the nearest are {} and {}", Size(below), Size(above)),
+    let nearest = match (below, below.checked_add(step)) {
+        (0, Some(above)) => format!("the nearest is {}", Size(above)),
+        (_, Some(above)) => format!("the nearest are {} and {}", Size(below), Size(above)),
+        (_, None) => format!("the nearest is {}", Size(below)),
     };
     fail(format!("{what} of {} is not a multiple of {}; {nearest}", exactly(value), exactly(step)))
 }

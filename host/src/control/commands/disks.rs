@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use weft_core::cluster::{APART_BY_NODE, Change, ClusterMap, Home, NewNodes, can_drain};
 use weft_core::units::{MAX_NODES, NodeId, VolumeId};
 
-use super::taking::Taker;
+use super::taking::{CREATES_ITS_OWN, Taker};
 use super::{Commands, NewDisk, Wait, overtaken};
 use crate::cluster::Together;
 use crate::control_protocol::{ControlRequest, DiskAction};
@@ -116,7 +116,7 @@ impl Commands<'_> {
     /// Has one more node of this process admitted, unless one was before and got no disk.
     pub(super) fn admit_one(&mut self, conn: usize) -> Result<Option<Ticket>> {
         let Some(together) = self.engine.rule.together() else {
-            return fail("an array in one process creates its own disks; omit --path");
+            return fail(CREATES_ITS_OWN);
         };
         let us = together.us();
         if together.without_disk().is_some() {

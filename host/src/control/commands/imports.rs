@@ -55,7 +55,7 @@ impl Commands<'_> {
         self.refuse_second_import(&import.name)?;
         // A snapshot of it is taken in the end.
         let (journal, votes) = (volume.policy.is_journaled(), volume.policy.commit.is_voted());
-        if !journal || !votes || volume.defers() {
+        if !journal || !votes || volume.defers() || volume.copies() {
             return fail(format!(
                 "an import ends with a snapshot, so volume '{}' needs the journal, votes and immediate parity; leave out \
                  journal=off, commit and redundancy",

@@ -349,15 +349,15 @@ impl Commands<'_> {
             ControlRequest::Disk { action, node, accept_loss } => {
                 Outcome::Wait(self.disk(action, node, accept_loss)?)
             }
-            ControlRequest::DiskAdd { path: None, force, .. } => {
-                Outcome::Wait(self.add_disk(force)?)
-            }
-            ControlRequest::DiskAdd { path: Some(path), size, force } => {
-                Outcome::Wait(self.add_disk_at(&NewDisk { path, size }, force)?)
+            ControlRequest::DiskAdd { path, size, force } => {
+                Outcome::Wait(match self.new_disk(path, size)? {
+                    None => self.add_disk(force)?,
+                    Some(new) => self.add_disk_at(&new, force)?,
+                })
             }
             ControlRequest::DiskAdmit { process } => Outcome::Wait(self.admit_disk(process)?),
             ControlRequest::DiskReplace { node, path, size, force, accept_loss } => {
-                let new = path.map(|path| NewDisk { path, size });
+                let new = self.new_disk(path, size)?;
                 Outcome::Wait(self.replace_disk(node, new.as_ref(), force, &accept_loss)?)
             }
             ControlRequest::VolumeCreate(new) => Outcome::Wait(self.create(&asked, new)?),

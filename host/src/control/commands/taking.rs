@@ -1,6 +1,6 @@
 //! Disks that are taken for nodes: what each step leads to. The disk itself is worked aside (`engine::taking`).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use weft_core::cluster::{Change, NewNodes};
@@ -24,7 +24,26 @@ pub(crate) enum Taker {
     Numbered(usize),
 }
 
+/// Why an array in one process takes no disk.
+pub(super) const CREATES_ITS_OWN: &str = "an array in one process creates its own disks, of the same size as the others; omit \
+     --path and --size";
+
 impl Commands<'_> {
+    /// The disk that a request names, if it names one.
+    pub(super) fn new_disk(
+        &self,
+        path: Option<PathBuf>,
+        size: Option<u64>,
+    ) -> Result<Option<NewDisk>> {
+        if path.is_none() && size.is_some() {
+            return fail(match self.engine.rule.together() {
+                None => CREATES_ITS_OWN,
+                Some(_) => "a size is that of a new file; give its path with --path",
+            });
+        }
+        Ok(path.map(|path| NewDisk { path, size }))
+    }
+
     /// How a disk is claimed for `node` or for a new one.
     pub(super) fn claimer(
         &self,
@@ -33,7 +52,7 @@ impl Commands<'_> {
         force: bool,
     ) -> Result<Claimer> {
         let Some(together) = self.engine.rule.together() else {
-            return fail("an array in one process creates its own disks; omit --path");
+            return fail(CREATES_ITS_OWN);
         };
         let (home, path) = (together.home(), new.path.display());
         if !new.path.is_absolute() {

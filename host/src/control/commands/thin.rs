@@ -83,7 +83,9 @@ impl Commands<'_> {
 
 /// The same, on the disks of these nodes.
 pub(super) fn check_views_on(volume: &Volume, nodes: &[NodeStatus]) -> Result<()> {
-    let counts = |node: &&NodeStatus| !volume.is_thin() || node.quiet.is_some();
+    // Of a node that starts neither is known at once.
+    let runs = |node: &&NodeStatus| node.quiet.is_some() && node.slots.is_some();
+    let counts = |node: &&NodeStatus| !volume.is_thin() || runs(node);
     check_slots(volume, nodes.iter().filter(counts), "snapshots")
 }
 
@@ -101,7 +103,13 @@ fn check_slots<'a>(
                 node.node
             ));
         }
-        if node.slots.is_none_or(|slots| slots.bytes == 0) {
+        let Some(slots) = node.slots else {
+            return fail(format!(
+                "node {} is still starting, so it is not known yet whether its disk can hold {what}; try again",
+                node.node
+            ));
+        };
+        if slots.bytes == 0 {
             return fail(format!(
                 "the disk of node {} cannot hold {what}: it is smaller than {}, or its process runs an earlier version \
                  of weft",
