@@ -117,9 +117,7 @@ pub struct SimDisk {
     /// What becomes of the next write, if it goes astray.
     pub astray: Option<Astray>,
     /// Whether anything has happened to it that it never told.
-    pub harmed: bool,
-    /// Whether that was since its node started: much of a disk is read only then.
-    pub harmed_since: bool,
+    pub harmed: Harmed,
     /// Whether a sector has gone bad by itself.
     pub decayed: bool,
     /// A copy of all that was safe at some time, of a formatting.
@@ -130,6 +128,25 @@ pub struct SimDisk {
     tears: Option<Rng>,
     /// What has been asked of it so far.
     pub asked: Asked,
+}
+
+/// Whether anything has happened to a disk that it never told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Harmed {
+    /// Nothing has.
+    #[default]
+    Never,
+    /// Something has since its node started: much of a disk is read only then.
+    Since,
+    /// Something had, before its node started.
+    Before,
+}
+
+impl Harmed {
+    /// Whether anything ever has.
+    pub fn ever(self) -> bool {
+        self != Harmed::Never
+    }
 }
 
 impl SimDisk {

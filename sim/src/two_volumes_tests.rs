@@ -8,6 +8,7 @@ use weft_core::plan::Range;
 use weft_core::policy::Policy;
 use weft_core::units::{MILLIS, NodeId, SECTOR, VolumeId, thin_space};
 
+use crate::disk::Harmed;
 use crate::world::World;
 
 pub(crate) const FIRST: VolumeId = VolumeId(1);
@@ -213,7 +214,7 @@ fn the_right_disk_comes_after_an_older_copy_of_it() {
     array.pass(500 * MILLIS);
     array.die(node);
     array.world.disk(node).exchange_copy(incarnation);
-    array.world.disk(node).harmed = true;
+    array.world.disk(node).harmed = Harmed::Since;
     array.come(node);
     array.pass(2_000 * MILLIS);
     array.fill(FIRST, 2, 3);

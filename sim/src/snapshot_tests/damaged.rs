@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::damage::{HARMS, REGIONS, harm};
+use crate::disk::Harmed;
 
 /// Scrubs of everything until nothing is found any more.
 const MOST_SCRUBS: usize = 20;
@@ -46,7 +47,7 @@ impl Trial {
         self.tell(|| format!("the disk of {node} is an older copy"));
         let incarnation = self.world.superblock(node).expect("it has a disk").incarnation;
         self.world.disk(node).put_copy_back(incarnation);
-        self.world.disk(node).harmed = true;
+        self.world.disk(node).harmed = Harmed::Since;
     }
 
     /// An empty disk comes in its place, after the others have merged deleted snapshots.
@@ -71,7 +72,7 @@ impl Trial {
             let how = HARMS[self.rng.usize(0..HARMS.len())];
             self.tell(|| format!("the disk of {node}: {how:?} {region:?}"));
             let disk = self.world.disk(node);
-            disk.harmed = true;
+            disk.harmed = Harmed::Since;
             harm(disk, &divided, how, region, &mut self.rng);
         }
     }

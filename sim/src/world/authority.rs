@@ -54,7 +54,7 @@ impl World {
         };
         for id in map.attendance.values().flat_map(zero) {
             // Content of an undecided write may have gone bad: it was promised, and is not there.
-            let whole = !self.disk(id).harmed && !self.disk(id).decayed;
+            let whole = !self.disk(id).harmed.ever() && !self.disk(id).decayed;
             assert!(!whole, "{id}: an undamaged disk is believed to have forgotten");
         }
     }

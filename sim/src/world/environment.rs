@@ -92,7 +92,7 @@ impl Environment for World {
     /// A node does not take its disk: damage and a crash have cost both superblocks. It dies, and the operator
     /// gives it an empty one.
     fn disk_refused(&mut self, id: NodeId, why: FormatError) {
-        assert!(self.disk(id).harmed, "{id}: its disk was refused: {why}");
+        assert!(self.disk(id).harmed.ever(), "{id}: its disk was refused: {why}");
         self.tell(|| format!("{id}: its disk was refused: {why}"));
         self.dead_alone.extend(self.hosted_with(id));
         self.kill(id, false);
@@ -130,7 +130,10 @@ impl World {
     fn assert_it_remembers(&mut self, id: NodeId) {
         let node = self.places[usize::from(id.0)].node.as_ref().expect("it is ready");
         let forgot = node.forgot();
-        assert!(!forgot || self.disk(id).harmed, "{id}: an undamaged disk has forgotten something");
+        assert!(
+            !forgot || self.disk(id).harmed.ever(),
+            "{id}: an undamaged disk has forgotten something"
+        );
     }
 
     pub(super) fn send_letter(&mut self, mut envelope: Envelope) {

@@ -4,6 +4,7 @@ use weft_core::Buffer;
 use weft_core::node::{Bug, SlowNode};
 
 use super::*;
+use crate::disk::Harmed;
 
 /// With a deliberate bug: an operation is said to have ended before it has.
 pub(super) const EARLY: u64 = 1 << 63;
@@ -70,7 +71,10 @@ impl World {
         node.start(&mut out);
         place.node = Some(node);
         self.tell(|| format!("{id} starts"));
-        self.disk(id).harmed_since = false;
+        let harmed = &mut self.disk(id).harmed;
+        if *harmed == Harmed::Since {
+            *harmed = Harmed::Before;
+        }
         self.outputs(id, out);
         if self.together.is_some() {
             self.turn(id);

@@ -500,7 +500,7 @@ impl World {
         let (found, reached, first) = node.found_and_reached();
         if began && first {
             // Content of a whole slot is looked at when the disk is opened. It may have gone bad just after it was promised.
-            let harmed = place.disk.harmed || place.disk.decayed;
+            let harmed = place.disk.harmed.ever() || place.disk.decayed;
             let lost = place.promises.taken_up(found).filter(|_| harmed);
             let map = node.cluster_map();
             let known = |a: &Attendance| {

@@ -7,7 +7,7 @@ use weft_core::units::{MILLIS, Nanos, NodeId};
 use super::Run;
 use super::faults::Fault;
 use crate::damage::{HARMS, Harm, REGIONS, Region, UNSLOTTED_REGIONS, harm as harm_sectors};
-use crate::disk::Astray;
+use crate::disk::{Astray, Harmed};
 
 /// What happens to a disk.
 #[derive(Clone, Copy, Debug)]
@@ -73,8 +73,7 @@ impl Run {
     pub(super) fn damage(&mut self, node: NodeId, damage: Damage) {
         self.world.tell(|| format!("the disk of {node}: {damage:?}"));
         let Some(divided) = self.world.superblock(node).cloned() else { return };
-        let disk = self.world.disk(node);
-        (disk.harmed, disk.harmed_since) = (true, true);
+        self.world.disk(node).harmed = Harmed::Since;
         let rng = &mut self.damage_rng;
         match damage {
             Damage::Copy => self.world.disk(node).copy(divided.incarnation),

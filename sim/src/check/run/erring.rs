@@ -9,7 +9,7 @@ use weft_core::units::{MILLIS, Nanos, NodeId};
 
 use super::Run;
 use super::faults::Fault;
-use crate::disk::ErrorRates;
+use crate::disk::{ErrorRates, Harmed};
 
 /// For which runs have such disks, and when: drawn from a stream of its own.
 pub(super) fn rng(seed: u64, drawn: bool) -> Option<Rng> {
@@ -43,7 +43,9 @@ impl Run {
         let disk = self.world.disk(node);
         disk.err(rates, seed);
         // What cannot be read when its node starts counts as damaged, and may have been a promise.
-        disk.harmed |= rates.is_some();
+        if rates.is_some() && !disk.harmed.ever() {
+            disk.harmed = Harmed::Before;
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use super::hosts::Client;
 use super::members::MemberFault;
 use super::relapses::Step;
 use super::{CLIENT, FAULT, Run, VOLUME};
-use crate::disk::ErrorRates;
+use crate::disk::{ErrorRates, Harmed};
 use crate::world::Conditions;
 
 #[derive(Clone, Copy, Debug)]
@@ -222,9 +222,9 @@ impl Run {
     /// which slots are in use.
     fn may_be_harmed(&mut self, node: NodeId) -> bool {
         let spare = self.world.with_disks() > self.volume.geometry.layout.width();
-        let disk = self.world.disk(node);
-        (spare && disk.harmed)
-            || disk.harmed_since
+        let harmed = self.world.disk(node).harmed;
+        (spare && harmed.ever())
+            || harmed == Harmed::Since
             || self.world.status(node).is_some_and(|status| status.has_lost_claims)
     }
 

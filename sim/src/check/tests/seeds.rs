@@ -93,6 +93,8 @@ fn seeds_that_failed_with_all_that_is_drawn() {
         9_940_773, // content rotted undecided, and a life that began after it hid that it had been promised
         9_948_661, // a column moved while parity waited, its new disk's node restarted, and the rest was lost
         9_951_481, // the same
+        9_975_978, // the simulation told a node that a disk was full after it had told it of space
+        9_977_197, // the same
         9_971_061, // the check took a disk for whole that was damaged while its node ran, and had lost another by then
     ];
     for seed in seeds {
@@ -113,7 +115,7 @@ fn what_was_copied_without_an_earlier_write_is_not_believed() {
 /// A disk without slots is lost, and an empty one of the latest version takes its place, among others without slots.
 #[test]
 fn disks_of_an_earlier_version_are_replaced_by_newer_ones() {
-    let seeds = [1075, 1124, 1151];
+    let seeds = [1124, 1151, 1300];
     let upgraded: u64 = seeds.into_iter().map(|s| passed(s, UNDISCARDED).upgraded).sum();
     assert_eq!(upgraded, 3);
 }

@@ -391,7 +391,14 @@ impl World {
                 None => self.happens(id, then, Happens::Written(0)),
             },
             Happens::Host(life, _) if self.places[usize::from(id.0)].life != life => {}
-            Happens::Host(_, input) => self.input(id, *input),
+            Happens::Host(_, input) => {
+                let input = match *input {
+                    // Two may overtake each other: the last one to arrive must tell the present state.
+                    Input::Full(_) => Input::Full(self.is_full(id)),
+                    input => input,
+                };
+                self.input(id, input);
+            }
             Happens::Follow => {
                 let clock = self.member_clock(id);
                 if let Some(process) = &mut self.seat_mut(id).process {
