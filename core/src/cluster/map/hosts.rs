@@ -60,14 +60,15 @@ impl KnownHost {
     }
 
     /// A host is known by one more certificate. If there are too many, the one that expires first is no longer valid. Says
-    /// whether there were.
+    /// whether that had been.
     fn certify(&mut self, certificate: Certificate) -> bool {
+        let before = self.certificates.clone();
         self.certificates.retain(|other| other.key != certificate.key);
         self.certificates.push(certificate);
         self.certificates.sort_by_key(|one| (one.until, one.key));
         let surplus = self.certificates.len().saturating_sub(MOST_CERTIFICATES);
         self.certificates.drain(..surplus);
-        surplus > 0
+        before.iter().any(|one| !self.certificates.contains(one))
     }
 }
 
@@ -185,8 +186,10 @@ impl HostChange {
                 }
             }
             HostChange::CertifyAlone(name, certificate) => {
-                if let Some(host) = map.hosts.get_mut(name) {
-                    host.certificates = vec![*certificate];
+                let alone = vec![*certificate];
+                let others = map.hosts.get_mut(name).filter(|host| host.certificates != alone);
+                if let Some(host) = others {
+                    host.certificates = alone;
                     map.void_permissions_of(name);
                 }
             }
@@ -194,7 +197,8 @@ impl HostChange {
                 if !map.has_room_for(name, secret.as_ref()) {
                     return;
                 }
-                if let Some(host) = map.hosts.get_mut(name) {
+                let another = map.hosts.get_mut(name).filter(|host| host.secret != *secret);
+                if let Some(host) = another {
                     host.secret = secret.clone();
                     map.void_permissions_of(name);
                 }
@@ -314,9 +318,23 @@ mod tests {
         assert_eq!(then(Certify(name(), certificate(1))), before, "the same one");
         assert_eq!(then(Certify(name(), certificate(99))), before + 1);
         assert_eq!(then(CertifyAlone(name(), certificate(99))), before + 1);
-        assert_eq!(then(Secret(name(), None)), before + 1);
+        assert_eq!(then(Secret(name(), None)), before, "it has none");
         assert_eq!(then(Delete(name())), before + 1);
         assert_eq!(then(Delete("b".to_string())), before, "there is none");
+        // Whoever asked for a change sees that it was made by making it again.
+        let secret = SealedSecret { key: 1, mutual: false, bytes: vec![1] };
+        let secret = Secret(name(), Some(secret));
+        for change in [
+            Certify(name(), certificate(99)),
+            CertifyAlone(name(), certificate(99)),
+            secret,
+            Delete(name()),
+        ] {
+            let once = with(&[&changes[..], &[change.clone()]].concat());
+            let mut twice = once.clone();
+            change.apply(&mut twice);
+            assert_eq!(once, twice, "{change:?}");
+        }
         // A volume that does not list the host permitted it nothing.
         changes.extend([Create("b".to_string()), Allow(ID, "b".to_string(), Access::Full)]);
         let before = version(&changes);
