@@ -77,7 +77,7 @@ pub(super) struct DiskFile {
     told_full: bool,
     /// It has been removed. That is known until a node begins on another.
     removed: bool,
-    /// Its greatest length that was seen, and its length now, if it is a file.
+    /// The length that it should have and has, if it is a file.
     length: Option<(u64, u64)>,
     /// The look that is under way.
     look: Option<Aside<Look>>,
@@ -93,13 +93,13 @@ impl DiskFile {
         *self = DiskFile { removed: self.removed, ..DiskFile::default() };
     }
 
-    /// How long it was and how long it is, if it has been cut.
+    /// How long it should be and how long it is, if it has been cut.
     fn cut(&self) -> Option<(u64, u64)> {
-        self.length.filter(|(was, is)| is < was)
+        self.length.filter(|(size, is)| is < size)
     }
 
-    /// Looks whether it has been removed or cut, and waits that long for the answer. Says whether that is news.
-    fn look(&mut self, disk: &Arc<Disk>, now: Nanos, patience: Duration) -> bool {
+    /// Looks whether it has been removed, or cut from its size, and waits that long for the answer. Says whether that is news.
+    fn look(&mut self, disk: &Arc<Disk>, size: u64, now: Nanos, patience: Duration) -> bool {
         if self.look.is_none() {
             if self.removed || now < self.next_look {
                 return false;
@@ -113,7 +113,7 @@ impl DiskFile {
         self.look = None;
         let before = (self.removed, self.cut());
         self.removed |= removed;
-        self.length = length.map(|is| (self.length.map_or(is, |(was, _)| was.max(is)), is));
+        self.length = length.map(|is| (size, is)).or(self.length);
         (self.removed, self.cut()) != before && (self.removed || self.cut().is_some())
     }
 }
@@ -155,7 +155,8 @@ impl Engine {
 
     fn look_for_file(&mut self, n: usize, now: Nanos, patience: Duration) {
         let Some(disk) = self.seat(n).and_then(|seat| seat.disk.clone()) else { return };
-        if self.instances[n].file.look(&disk, now, patience) {
+        let size = self.instances[n].size;
+        if self.instances[n].file.look(&disk, size, now, patience) {
             let what = self.trouble_of_file(n).expect("there is news of it");
             let text = format!("node {n}: {what} ({})", disk.path.display());
             self.log.on(About::node(n)).warn(&text);

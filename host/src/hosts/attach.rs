@@ -82,6 +82,11 @@ impl Hosts {
         }
         let any = !arrived.is_empty();
         for Arrived { conn, applicant, result } in arrived {
+            if self.is_given_up(conn) {
+                // Nothing was received from it meanwhile.
+                self.hang_up(engine, conn, End::Closed);
+                continue;
+            }
             match result {
                 Ok(None) => self.let_in(engine, conn, applicant),
                 Ok(Some(volume)) => self.admit(engine, conn, &applicant, volume),

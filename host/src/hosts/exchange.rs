@@ -36,9 +36,7 @@ impl Hosts {
         }
         let now = Instant::now();
         for id in self.connections.take_to_receive() {
-            if !self.connections.is_held_back(id) {
-                self.receive_from(engine, id, now);
-            }
+            self.receive_from(engine, id, now);
         }
         while let Some(id) = self.connections.next_with_room() {
             self.receive_from(engine, id, now);
@@ -53,7 +51,7 @@ impl Hosts {
         let mut said = std::mem::take(&mut self.said);
         self.requests.look_for_resets(engine.map());
         let exports = engine.exports().only(self.serves.as_ref());
-        let waiting = self.requests.waiting();
+        let waiting = self.waiting_beside(id);
         let most = if waiting < MANY_WAITING { usize::MAX } else { FEW };
         let mut end = self.connections.receive(id, exports, &mut said, most);
         let given_up = !said.is_empty() && self.is_given_up(id);
@@ -85,7 +83,7 @@ impl Hosts {
             }
         }
         self.said = said;
-        if self.requests.waiting() > waiting.max(MANY_WAITING) {
+        if self.waiting_beside(id) > waiting.max(MANY_WAITING) {
             self.connections.hold_back(id);
         }
         self.note_login(engine, id);
@@ -135,7 +133,7 @@ impl Hosts {
 
     /// Whether a host has given up its connection. Where this process did not run for a while, the poll said so too
     /// early.
-    fn is_given_up(&self, id: usize) -> bool {
+    pub(super) fn is_given_up(&self, id: usize) -> bool {
         let away = self.looked.elapsed() >= AWAY;
         self.connections.get(id).is_some_and(|session| session.is_given_up(away))
     }
@@ -369,9 +367,17 @@ impl Hosts {
             self.hang_up(engine, id, end);
         }
         self.connections.give_memory();
-        if self.requests.waiting() < MANY_WAITING {
-            self.connections.hold_none_back();
+        let requests = &self.requests;
+        let given_up = self.connections.follow_held_back(|v| requests.waiting_of(v) < MANY_WAITING);
+        for id in given_up {
+            self.hang_up(engine, id, End::Closed);
         }
+    }
+
+    /// How many requests for the volume of a connection wait for overlapping ones.
+    fn waiting_beside(&self, id: usize) -> usize {
+        let volume = self.connections.get(id).and_then(|session| session.volume());
+        volume.map_or(0, |volume| self.requests.waiting_of(volume))
     }
 
     /// Ends the connections of hosts that have kept us waiting for too long.

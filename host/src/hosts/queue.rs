@@ -103,6 +103,11 @@ impl<T> Queue<T> {
         self.all.values().map(|w| &w.item)
     }
 
+    /// How many there are of a volume.
+    pub(super) fn len_of(&self, volume: VolumeId) -> usize {
+        self.classes.range((volume, 0)..=(volume, Class::MAX)).map(|(_, count)| count).sum()
+    }
+
     /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.all.len()

@@ -66,6 +66,11 @@ impl Use {
         self.bytes >= SHARE && (is_full || self.must_wait_its_turn())
     }
 
+    /// Whether the connection uses memory that others could use.
+    pub(crate) fn is_beyond_share(&self) -> bool {
+        self.bytes > SHARE
+    }
+
     /// Whether a request of this many bytes may begin. One that is longer than the budget must be alone.
     pub(crate) fn has_room_for(&self, bytes: u64) -> bool {
         if bytes <= SHARE {

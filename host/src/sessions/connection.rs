@@ -11,7 +11,7 @@ use weft_front::{Awaits, Machine, Service, Tls};
 
 use super::budget::Use;
 use super::door::Door;
-use super::link::{Bounds, End, Link};
+use super::link::{Bounds, End, Link, MOST_AT_ONCE};
 use super::numbered::Failure;
 use super::receive_timeout::ReceiveTimeout;
 use super::room::Room;
@@ -19,10 +19,6 @@ use super::{Arrival, Asked, Parting, Refused, Said, Session, Turn};
 use crate::doors::who::Who;
 use crate::socket::Ready;
 use crate::volumes::Exports;
-
-/// Bytes that are received from one host before others have their turn: whoever sends faster than they are worked on would
-/// keep all others waiting, and the lease with them.
-const MOST_AT_ONCE: usize = 4 << 20;
 
 /// A protocol: what its machine and nodes say to each other, in the words of both.
 pub(super) trait Protocol: Default + Send {
@@ -404,6 +400,10 @@ impl<P: Protocol> Session for Connection<P> {
         self.link.machine.awaits() == Awaits::Greeting
     }
 
+    fn hold_back(&mut self, holds: bool) -> bool {
+        self.link.hold_back(holds)
+    }
+
     fn keeps_memory(&self, limit: Duration, now: Instant) -> Option<String> {
         self.link.keeps_memory(limit, now)
     }
@@ -552,12 +552,25 @@ mod tests {
             let said = w.say_at_most(2);
             assert_eq!(said.len(), expected);
             assert_eq!(w.connection.wants_to_receive(), expected == 2, "after {expected}");
-            taken.extend(said.into_iter().map(|said| match said {
-                Said::Ask(asked) => asked.number,
-                _ => panic!("it only asks"),
-            }));
+            for said in said {
+                let Said::Ask(asked) = said else { panic!("it only asks") };
+                taken.push(asked.number);
+            }
         }
         assert_eq!(taken, [1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn a_host_that_is_held_back_is_heard_later() {
+        let mut w = world();
+        w.ask(1, Verb::Flush, 0);
+        assert_eq!(w.say().len(), 1);
+        assert!(w.connection.hold_back(true));
+        w.ask(2, Verb::Flush, 0);
+        assert!(w.say().is_empty() && !w.connection.wants_to_receive());
+        assert!(!w.connection.hold_back(false));
+        assert!(w.connection.wants_to_receive());
+        assert!(matches!(&w.say()[..], [Said::Ask(asked)] if asked.number == 2));
     }
 
     /// Otherwise a host could have any number of reads in work, and their answers in memory.

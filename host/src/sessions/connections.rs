@@ -33,7 +33,7 @@ pub(crate) struct Connections {
     to_have_memory: VecDeque<usize>,
     /// The first of these that nothing else hinders.
     first: Option<usize>,
-    /// Those that are not heard while many requests wait for overlapping ones: they have asked for such.
+    /// Those that are not heard while many requests for their volume wait for overlapping ones: they have asked for such.
     held_back: BTreeSet<usize>,
     /// When to look at those that keep us waiting, if any does.
     waited_for: Option<Instant>,
@@ -163,23 +163,28 @@ impl Connections {
         received
     }
 
-    /// One is not heard until all are that were held back.
+    /// One is not heard for a while.
     pub(crate) fn hold_back(&mut self, id: usize) {
-        self.held_back.insert(id);
+        if self.sessions.get_mut(&id).is_some_and(|session| session.hold_back(true)) {
+            self.held_back.insert(id);
+        }
     }
 
-    /// Whether one is held back.
-    pub(crate) fn is_held_back(&self, id: usize) -> bool {
-        self.held_back.contains(&id)
-    }
-
-    /// All are heard again.
-    pub(crate) fn hold_none_back(&mut self) {
+    /// Those that were held back are heard again if their volume is free. Returns those that have ended meanwhile.
+    pub(crate) fn follow_held_back(&mut self, is_free: impl Fn(VolumeId) -> bool) -> Vec<usize> {
+        let mut ended = Vec::new();
         for id in std::mem::take(&mut self.held_back) {
-            if self.sessions.get(&id).is_some_and(|session| session.wants_to_receive()) {
+            let Some(session) = self.sessions.get_mut(&id) else { continue };
+            if session.is_given_up(false) {
+                ended.push(id);
+            } else if session.volume().is_none_or(&is_free) {
+                session.hold_back(false);
                 self.to_receive.insert(id);
+            } else {
+                self.held_back.insert(id);
             }
         }
+        ended
     }
 
     /// A host may use a volume.

@@ -20,6 +20,10 @@ use crate::socket::{Ready, Stream};
 /// Slices that one system call writes at most.
 const SLICES: usize = 256;
 
+/// Bytes that are received from one host before others have their turn: whoever sends faster than they are worked on would
+/// keep all others waiting, and the lease with them.
+pub(super) const MOST_AT_ONCE: usize = 4 << 20;
+
 /// Bytes that may wait to be sent before the host is not read from any more.
 const MAX_OUTPUT: usize = 16 << 20;
 
@@ -48,6 +52,8 @@ struct InWork {
     requests: HashMap<u64, u64>,
     /// Bytes of all.
     bytes: u64,
+    /// It may have no more in work for now.
+    is_enough: bool,
 }
 
 impl InWork {
@@ -180,7 +186,8 @@ impl<M: Service> Link<M> {
     }
 
     fn has_enough_in_work(&self) -> bool {
-        self.in_work.bytes >= self.bounds.bytes
+        self.in_work.is_enough
+            || self.in_work.bytes >= self.bounds.bytes
             || self.in_work.requests.len() >= self.bounds.requests
     }
 
@@ -214,13 +221,21 @@ impl<M: Service> Link<M> {
         room.leave(conn, std::mem::take(&mut self.room));
     }
 
+    /// The host is not heard for a while, or again. One that has room for a request may send the rest of it. Says whether it
+    /// is so now.
+    pub(crate) fn hold_back(&mut self, holds: bool) -> bool {
+        self.in_work.is_enough = holds && self.room == 0;
+        self.in_work.is_enough
+    }
+
     /// Why it is at an end while others wait for memory, if it is: its host does not take what it is told.
     pub(crate) fn keeps_memory(&self, limit: Duration, now: Instant) -> Option<String> {
         let seconds = limit.as_secs();
         let what = || {
             format!("it has not taken its answers within {seconds} s, and others wait for memory")
         };
-        self.untaken.is_over(limit, now).then(what)
+        let keeps = self.memory.is_beyond_share() && self.untaken.is_over(limit, now);
+        keeps.then(what)
     }
 
     /// Takes note of what the host keeps us waiting for. One that does not take what it is told keeps

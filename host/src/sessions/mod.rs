@@ -243,6 +243,11 @@ pub(crate) trait Session: Send {
     /// Whether its host has yet to log in.
     fn is_new(&self) -> bool;
 
+    /// The host is not heard for a while, or again. Says whether it is so now.
+    fn hold_back(&mut self, _holds: bool) -> bool {
+        false
+    }
+
     /// Why it should end while others wait for memory, if it should: its host has not taken its answers for this time.
     fn keeps_memory(&self, _limit: Duration, _now: Instant) -> Option<String> {
         None

@@ -7,7 +7,7 @@ use super::Commands;
 use crate::control::status;
 use crate::error::{Result, fail};
 use crate::size::rounded;
-use crate::status::{NodeStatus, VolumeStatus};
+use crate::status::{NodeState, NodeStatus, VolumeStatus};
 
 impl Commands<'_> {
     /// Refuses a volume if a disk cannot hold thin volumes, or if thin volumes use the space that it would reserve. Only
@@ -83,8 +83,7 @@ impl Commands<'_> {
 
 /// The same, on the disks of these nodes.
 pub(super) fn check_views_on(volume: &Volume, nodes: &[NodeStatus]) -> Result<()> {
-    // Of a node that starts neither is known at once.
-    let runs = |node: &&NodeStatus| node.quiet.is_some() && node.slots.is_some();
+    let runs = |node: &&NodeStatus| node.quiet.is_some() && !is_starting(node);
     let counts = |node: &&NodeStatus| !volume.is_thin() || runs(node);
     check_slots(volume, nodes.iter().filter(counts), "snapshots")
 }
@@ -103,13 +102,13 @@ fn check_slots<'a>(
                 node.node
             ));
         }
-        let Some(slots) = node.slots else {
+        if is_starting(node) {
             return fail(format!(
                 "node {} is still starting, so it is not known yet whether its disk can hold {what}; try again",
                 node.node
             ));
-        };
-        if slots.bytes == 0 {
+        }
+        if node.slots.is_none_or(|slots| slots.bytes == 0) {
             return fail(format!(
                 "the disk of node {} cannot hold {what}: it is smaller than {}, or its process runs an earlier version \
                  of weft",
@@ -119,6 +118,12 @@ fn check_slots<'a>(
         }
     }
     Ok(())
+}
+
+/// Whether a node that runs has yet to find out what its disk has.
+fn is_starting(node: &NodeStatus) -> bool {
+    use NodeState::{CatchingUp, Draining, Suspect, Up};
+    node.slots.is_none() && !matches!(node.state, Up | CatchingUp | Draining | Suspect)
 }
 
 /// Disks of this size are divided into slots.

@@ -322,9 +322,9 @@ impl Requests {
         Origin { asker: Asker { id: pending.name, oldest }, again, permitted }
     }
 
-    /// How many wait for others which touch the same bytes.
-    pub(crate) fn waiting(&self) -> usize {
-        self.waiting.len()
+    /// How many of a volume wait for others which touch the same bytes.
+    pub(crate) fn waiting_of(&self, volume: VolumeId) -> usize {
+        self.waiting.len_of(volume)
     }
 
     /// Hosts are about to be heard: their requests come after the resets and preemptions of this map.
