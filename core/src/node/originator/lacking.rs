@@ -119,7 +119,8 @@ impl Originator {
         }
         let waited = |since: &Nanos| now.saturating_sub(*since);
         let since = self.lacking.asleep_since.get(&volume.id);
-        let lost = self.lacking.lost_since.get(&volume.id);
+        let is_without = |_: &&Nanos| !self.nobody_is_lost(job);
+        let lost = self.lacking.lost_since.get(&volume.id).filter(is_without);
         rests || since.max(lost).is_some_and(|s| waited(s) < volume.policy.lost_wait)
     }
 

@@ -508,7 +508,7 @@ impl Originator {
     }
 
     /// Whether all disks of the extent in which a job begins are there.
-    fn nobody_is_lost(&self, job: &Job) -> bool {
+    pub(super) fn nobody_is_lost(&self, job: &Job) -> bool {
         let volume = self.map.volumes.get(&job.volume);
         let extent = |v: &Volume| v.extent_of(job.what.first_stripe(v));
         volume
