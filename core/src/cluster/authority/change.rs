@@ -31,13 +31,14 @@ impl VolumeSize {
         let mut sized = Volume::clone(&before);
         (sized.size, sized.visible) = (self.size, self.visible);
         sized.extents.extend(self.more.iter().cloned());
-        let stripes = sized.stripes();
+        let (stripes, is_in_one_space) = (sized.stripes(), sized.is_in_one_space());
         sized.extents.retain(|e| e.first < stripes);
         sized.tidy_ranges();
         map.volumes.insert(id, Arc::new(sized));
         // Without room for more it can only become smaller, or stay in its last stripe.
         let grows = self.more.is_empty() && stripes > before.stripes();
-        if first != before.stripes() || grows || map.check().is_err() {
+        let is_behind = first == before.stripes() && is_in_one_space;
+        if !is_behind || grows || map.check().is_err() {
             map.volumes.insert(id, before);
         } else if self.size < before.size {
             // What lies behind its end is shown by nobody, and is still there.

@@ -84,8 +84,6 @@ impl ClusterMap {
             Some("an extent begins past its end")
         } else if volume.extents.iter().any(|e| e.columns.len() != volume.geometry.layout.width()) {
             Some("an extent has not as many columns as its layout")
-        } else if !volume.is_in_one_space() {
-            Some("its columns are in several address spaces")
         } else {
             None
         }

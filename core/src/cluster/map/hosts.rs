@@ -189,8 +189,11 @@ impl HostChange {
                 let alone = vec![*certificate];
                 let others = map.hosts.get_mut(name).filter(|host| host.certificates != alone);
                 if let Some(host) = others {
+                    let had_others = host.certificates.iter().any(|one| !alone.contains(one));
                     host.certificates = alone;
-                    map.void_permissions_of(name);
+                    if had_others {
+                        map.void_permissions_of(name);
+                    }
                 }
             }
             HostChange::Secret(name, secret) => {
@@ -199,8 +202,11 @@ impl HostChange {
                 }
                 let another = map.hosts.get_mut(name).filter(|host| host.secret != *secret);
                 if let Some(host) = another {
+                    let had_one = host.secret.is_some();
                     host.secret = secret.clone();
-                    map.void_permissions_of(name);
+                    if had_one {
+                        map.void_permissions_of(name);
+                    }
                 }
             }
             HostChange::Delete(name) => {
@@ -324,6 +330,9 @@ mod tests {
         // Whoever asked for a change sees that it was made by making it again.
         let secret = SealedSecret { key: 1, mutual: false, bytes: vec![1] };
         let secret = Secret(name(), Some(secret));
+        assert_eq!(then(secret.clone()), before, "it had none");
+        changes.push(secret.clone());
+        assert_eq!(version(&[&changes[..], &[Secret(name(), None)]].concat()), before + 1);
         for change in [
             Certify(name(), certificate(99)),
             CertifyAlone(name(), certificate(99)),

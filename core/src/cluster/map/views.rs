@@ -89,7 +89,7 @@ impl Volume {
     }
 
     /// Whether all its columns are in that one, also where they are copied from.
-    pub(super) fn is_in_one_space(&self) -> bool {
+    pub(in crate::cluster) fn is_in_one_space(&self) -> bool {
         let space = self.space();
         let is_in_it = |place: &(NodeId, u64)| place.1 / SPACE_SECTORS == space;
         let are_in_it =
