@@ -339,7 +339,7 @@ mod tests {
             secret,
             Delete(name()),
         ] {
-            let once = with(&[&changes[..], &[change.clone()]].concat());
+            let once = with(&[&changes[..], std::slice::from_ref(&change)].concat());
             let mut twice = once.clone();
             change.apply(&mut twice);
             assert_eq!(once, twice, "{change:?}");
