@@ -121,7 +121,7 @@ impl LogWriter {
         if self.next_look > 0 {
             self.look();
         }
-        self.next_look = now + if self.trouble.is_some() { LOOK_IN_TROUBLE } else { LOOK };
+        self.next_look = now + LOOK;
     }
 
     /// Why the log could not be written when that was tried last, if so.
@@ -149,6 +149,9 @@ impl LogWriter {
             match self.results.try_recv() {
                 Ok(Done::Looked(result)) => {
                     self.trouble = result.as_ref().err().map(|Error(why)| why.clone());
+                    if self.trouble.is_some() {
+                        self.next_look = now + LOOK_IN_TROUBLE;
+                    }
                     (self.looks, self.looked) = (false, Some(result));
                 }
                 Ok(Done::Written(Ok(number))) => {
@@ -300,8 +303,7 @@ mod tests {
         let why = looked(&mut writer).unwrap_err().0;
         assert_eq!(writer.trouble(), Some(&why[..]));
         fs::rename(&away, &dir).unwrap();
-        // It was not known at the last look that it would be in trouble.
-        writer.look_sometimes(2 * LOOK + 1);
+        writer.look_sometimes(LOOK_IN_TROUBLE);
         assert_eq!((looked(&mut writer), writer.trouble()), (Ok(()), None));
     }
 

@@ -52,8 +52,8 @@ struct InWork {
     requests: HashMap<u64, u64>,
     /// Bytes of all.
     bytes: u64,
-    /// It may have no more in work for now.
-    is_enough: bool,
+    /// It may have no more for now, however few these are.
+    is_held_back: bool,
 }
 
 impl InWork {
@@ -186,7 +186,7 @@ impl<M: Service> Link<M> {
     }
 
     fn has_enough_in_work(&self) -> bool {
-        self.in_work.is_enough
+        self.in_work.is_held_back
             || self.in_work.bytes >= self.bounds.bytes
             || self.in_work.requests.len() >= self.bounds.requests
     }
@@ -224,8 +224,8 @@ impl<M: Service> Link<M> {
     /// The host is not heard for a while, or again. One that has room for a request may send the rest of it. Says whether it
     /// is so now.
     pub(crate) fn hold_back(&mut self, holds: bool) -> bool {
-        self.in_work.is_enough = holds && self.room == 0;
-        self.in_work.is_enough
+        self.in_work.is_held_back = holds && self.room == 0;
+        self.in_work.is_held_back
     }
 
     /// Why it is at an end while others wait for memory, if it is: its host does not take what it is told.

@@ -59,8 +59,8 @@ impl KnownHost {
         self.certificates.last().copied()
     }
 
-    /// A host is known by one more certificate. If there are too many, the one that expires first is no longer valid. Says
-    /// whether that had been.
+    /// A host is known by one more certificate. If there are too many, the one that expires first is no longer valid. Returns
+    /// whether one that was valid is not any more.
     fn certify(&mut self, certificate: Certificate) -> bool {
         let before = self.certificates.clone();
         self.certificates.retain(|other| other.key != certificate.key);
@@ -186,11 +186,9 @@ impl HostChange {
                 }
             }
             HostChange::CertifyAlone(name, certificate) => {
-                let alone = vec![*certificate];
-                let others = map.hosts.get_mut(name).filter(|host| host.certificates != alone);
-                if let Some(host) = others {
-                    let had_others = host.certificates.iter().any(|one| !alone.contains(one));
-                    host.certificates = alone;
+                if let Some(host) = map.hosts.get_mut(name) {
+                    let had_others = host.certificates.iter().any(|one| one != certificate);
+                    host.certificates = vec![*certificate];
                     if had_others {
                         map.void_permissions_of(name);
                     }
@@ -200,11 +198,10 @@ impl HostChange {
                 if !map.has_room_for(name, secret.as_ref()) {
                     return;
                 }
-                let another = map.hosts.get_mut(name).filter(|host| host.secret != *secret);
-                if let Some(host) = another {
-                    let had_one = host.secret.is_some();
+                if let Some(host) = map.hosts.get_mut(name) {
+                    let had_another = host.secret.is_some() && host.secret != *secret;
                     host.secret = secret.clone();
-                    if had_one {
+                    if had_another {
                         map.void_permissions_of(name);
                     }
                 }

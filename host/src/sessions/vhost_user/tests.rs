@@ -91,15 +91,8 @@ fn session(memory: Memory, ring: Ring, budget: &Arc<Budget>) -> (VhostUser, Unix
 /// What a session asks for when it looks at its messages and queues.
 fn asked(session: &mut VhostUser) -> usize {
     let (map, mut said, mut room) = (ClusterMap::default(), Vec::new(), Room::new(0));
-    assert!(
-        session
-            .receive(
-                Exports::of(&map),
-                &mut said,
-                Turn { conn: 0, room: &mut room, most: usize::MAX }
-            )
-            .is_ok()
-    );
+    let turn = Turn { conn: 0, room: &mut room, most: usize::MAX };
+    assert!(session.receive(Exports::of(&map), &mut said, turn).is_ok());
     assert!(said.iter().all(|said| matches!(said, Said::Ask(_))));
     said.len()
 }
