@@ -9,6 +9,9 @@
 //!   them from below, like the base of a delta.
 //! - The view shows none of it. The slot is dropped.
 //!
+//! While a disk of the volume is away or lacks content, only the last is done ([`Merge::Hidden`]): a full disk that has yet
+//! to catch up gets the space that it takes.
+//!
 //! Checkpoints that nobody waits for do this. After a crash it continues: the slots tell how far it was.
 //!
 //! A disk that lacks content of the view does not rely on what it has of the snapshot: a copy there has a later timestamp than
@@ -20,7 +23,7 @@ use std::ops::Range;
 use super::JournalStore;
 use super::format::Applied;
 use super::table::TableEntry;
-use super::views::{View, Views};
+use super::views::{Merge, View, Views};
 use crate::units::SPACE_SECTORS;
 
 /// Slots that change hands in one checkpoint at most.
@@ -117,6 +120,14 @@ impl JournalStore {
                 false
             }
             false => false,
+        }
+    }
+
+    /// The disk lacks space: what views have come to hide of deleted snapshots is looked for again.
+    pub(super) fn look_for_hidden(&mut self) {
+        let hides = |view: &View| view.merge == Merge::Hidden;
+        if self.views.as_ref().is_some_and(|views| views.merging().iter().any(hides)) {
+            self.merging.done = false;
         }
     }
 
@@ -217,7 +228,7 @@ impl JournalStore {
         // What else is in the slot may be another volume's.
         let mut others = (all.start..shown.start).chain(shown.end..all.end);
         let is_whole = others.all(|sector| is_fresh(self, sector));
-        if is_whole && !self.slots.has_or_gets(upper) {
+        if is_whole && view.merge == Merge::All && !self.slots.has_or_gets(upper) {
             merged.adopted.insert(upper, slot);
             return true;
         }
@@ -226,8 +237,11 @@ impl JournalStore {
             .map(above)
             .collect();
         if !given.is_empty() && self.config.keeps_shown() {
-            merged.given.extend(given);
-            return true;
+            let gives = view.merge == Merge::All;
+            if gives {
+                merged.given.extend(given);
+            }
+            return gives;
         }
         if is_whole {
             merged.dropped.insert(slot);

@@ -26,6 +26,18 @@ pub(super) struct Shown {
     pub runs: Option<Runs>,
 }
 
+/// What a disk merges of the content below a view into it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Merge {
+    /// Nothing: it is shown by itself, or by other views.
+    #[default]
+    None,
+    /// Slots that the view hides are dropped. The rest stays, until all disks can merge.
+    Hidden,
+    /// All.
+    All,
+}
+
 /// Sectors of a view that lie over another view's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct View {
@@ -33,8 +45,8 @@ pub struct View {
     pub sectors: Range<u64>,
     /// The first of those below, which follow one another as these do.
     pub below: u64,
-    /// Whether the content below is merged into it.
-    pub merges: bool,
+    /// What of the content below is merged into it.
+    pub merge: Merge,
     /// Whether it gets a copy of all that it shows of those below.
     pub flattens: bool,
 }
@@ -45,7 +57,7 @@ impl View {
         let count = self.sectors.end - self.sectors.start;
         self.sectors.end == next.sectors.start
             && self.below + count == next.below
-            && (self.merges, self.flattens) == (next.merges, next.flattens)
+            && (self.merge, self.flattens) == (next.merge, next.flattens)
     }
 }
 
@@ -90,7 +102,8 @@ impl Views {
 
     /// The views into which the content below is merged, in the order of the sectors below.
     pub fn merging(&self) -> Vec<View> {
-        let mut merging: Vec<View> = self.all.iter().filter(|view| view.merges).cloned().collect();
+        let merges = |view: &&View| view.merge != Merge::None;
+        let mut merging: Vec<View> = self.all.iter().filter(merges).cloned().collect();
         merging.sort_unstable_by_key(|view| view.below);
         merging
     }
@@ -136,6 +149,26 @@ impl Views {
         while next < all.len() {
             let further: Vec<_> = self.in_range(all[next].clone()).map(below).collect();
             all.extend(further);
+            next += 1;
+        }
+        all
+    }
+
+    /// All sectors that may show these, without these themselves.
+    pub fn all_above(&self, sectors: &Range<u64>) -> Vec<Range<u64>> {
+        let above = |shown: &Range<u64>| -> Vec<Range<u64>> {
+            let over = |view: &View| {
+                let count = view.sectors.end - view.sectors.start;
+                let from = shown.start.max(view.below) - view.below;
+                let end = shown.end.min(view.below + count).saturating_sub(view.below);
+                (from < end).then(|| view.sectors.start + from..view.sectors.start + end)
+            };
+            self.all.iter().filter_map(over).collect()
+        };
+        let mut all = if self.is_empty() { Vec::new() } else { above(sectors) };
+        let mut next = 0;
+        while next < all.len() {
+            all.extend(above(&all[next]));
             next += 1;
         }
         all
@@ -334,7 +367,7 @@ mod tests {
     const SPACE: u64 = SPACE_SECTORS;
 
     fn view_of(sectors: Range<u64>, below: u64) -> View {
-        View { sectors, below, merges: false, flattens: false }
+        View { sectors, below, merge: Merge::None, flattens: false }
     }
 
     /// Over sectors 100 to 110 lies a view, and over half of that another.
@@ -356,6 +389,10 @@ mod tests {
         assert_eq!(below(106), [SPACE + 106..SPACE + 109, 106..109]);
         assert_eq!(below(108), [SPACE + 108..SPACE + 111, 108..110]);
         assert!(views.all_below(0..100).is_empty() && Views::default().all_below(0..9).is_empty());
+        let above = [SPACE + 104..SPACE + 106, 3 * SPACE + 105..3 * SPACE + 106];
+        assert_eq!(views.all_above(&(104..106)), above);
+        assert_eq!(views.all_above(&(98..101)), [SPACE + 100..SPACE + 101]);
+        assert!(views.all_above(&(110..120)).is_empty());
         let cut: Vec<View> = views.in_range(SPACE + 105..3 * SPACE + 107).collect();
         let upper = view_of(3 * SPACE + 105..3 * SPACE + 107, SPACE + 105);
         assert_eq!(cut, [view_of(SPACE + 105..SPACE + 110, 105), upper]);

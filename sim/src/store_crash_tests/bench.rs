@@ -8,7 +8,8 @@ use fastrand::Rng;
 use weft_core::Buffer;
 use weft_core::store::ChangeKind::{self, Content, Delta, Mark};
 use weft_core::store::{
-    Change, DiskOp, Event, JournalStore, Reached, Scan, Store, StoreBug, StoreConfig, Superblock,
+    Change, DiskOp, Event, JournalStore, Merge, Reached, Scan, Store, StoreBug, StoreConfig,
+    Superblock,
 };
 use weft_core::units::{LAST_THIN, NodeId, SECTOR, SPACE_SECTORS, Timestamp, thin_space};
 
@@ -98,7 +99,7 @@ pub(super) struct Bench {
     open: bool,
     /// The first sectors of the spaces of snapshots, each above the one before; and whether the first is being merged.
     pub(super) below: Vec<u64>,
-    pub(super) merges: bool,
+    pub(super) merge: Merge,
     /// Whether the volume becomes independent of its snapshots.
     pub(super) flattens: bool,
     pub(super) reads: Vec<(u64, Vec<u8>, Vec<u64>)>,
@@ -203,7 +204,7 @@ impl Bench {
             is_missed: false,
             open: false,
             below: Vec::new(),
-            merges: false,
+            merge: Merge::None,
             flattens: false,
             reads: Vec::new(),
             scanned: Vec::new(),
@@ -234,8 +235,8 @@ impl Bench {
             Forget => self.store.forget_empty(Timestamp(u64::MAX), |_| true),
             Keep(sectors) => self.keep(sectors),
             Snapshot => self.snapshot(),
-            Merge => {
-                self.merges = true;
+            Merge(what) => {
+                self.merge = what;
                 self.store.set_views(&self.views());
             }
             Merged if !self.merged() => return false,
@@ -563,7 +564,7 @@ impl Bench {
         self.compare();
         self.fold_all();
         while !self.below.is_empty() {
-            assert!(self.act(Merge) && self.merged(), "nothing is cut off now");
+            assert!(self.act(Merge(Merge::All)) && self.merged(), "nothing is cut off now");
             self.compare();
         }
         // All places are used again.

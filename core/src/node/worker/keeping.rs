@@ -86,6 +86,7 @@ impl Worker {
         let txn = &self.txns[&ts];
         if txn.puts_back() {
             self.filling.lacks_space(txn.volume);
+            self.store.look_for_hidden();
         }
         self.refuse(ts, Refusal::Full, outbox);
     }
