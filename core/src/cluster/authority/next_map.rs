@@ -31,7 +31,9 @@ pub(super) struct Findings<'a> {
     pub exposed: &'a BTreeSet<VolumeId>,
     /// Volumes with copies that no parity describes yet.
     pub copied: &'a BTreeSet<VolumeId>,
-    /// Those, and volumes whose waiting parity can be computed.
+    /// Volumes whose waiting parity can be computed.
+    pub refreshing: &'a BTreeSet<VolumeId>,
+    /// Both.
     pub pending: &'a BTreeSet<VolumeId>,
 }
 
@@ -103,14 +105,7 @@ impl Authority {
             self.next.attendance.insert(volume.id, attendance);
         }
         self.give_up(&self.absences.needed(&self.next, &going), false);
-        for (id, volume) in &mut self.next.volumes {
-            if let Some(a) = self.next.attendance.get(id) {
-                moves::stop_copying(volume, |n| {
-                    !a.away.contains(&n) && !a.stale_since.contains_key(&n)
-                });
-            }
-        }
-        moves::agree_on_copies(&mut self.next);
+        self.stop_copying(findings);
         let pending = findings.pending;
         self.pending.delayed.extend(moves::move_columns(&mut self.next, floor, pending));
         self.pending.delayed.extend(balance::rebalance(&mut self.next, floor, pending));
@@ -126,6 +121,21 @@ impl Authority {
             a.times_away.retain(|n, _| nodes.contains(n));
             *a != Attendance::default()
         });
+    }
+
+    /// Columns are copied no longer from disks that have missed something, or to them.
+    fn stop_copying(&mut self, findings: &Findings<'_>) {
+        // A volume that waits for a disk of a copy goes on without it once its parity is computed.
+        let copies = |v: &&Arc<Volume>| !self.next.copying_while(v, findings.refreshing).is_empty();
+        self.pending.delayed.extend(self.next.volumes.values().filter(copies).map(|v| v.id));
+        for (id, volume) in &mut self.next.volumes {
+            if let Some(a) = self.next.attendance.get(id) {
+                moves::stop_copying(volume, |n| {
+                    !a.away.contains(&n) && !a.stale_since.contains_key(&n)
+                });
+            }
+        }
+        moves::agree_on_copies(&mut self.next);
     }
 
     /// A change, without snapshots of volumes that will sleep. The map in force does not know yet which nodes have just gone.
@@ -220,7 +230,11 @@ impl Authority {
         let unsound = |n: NodeId| {
             !runs(n) || a.away.contains(&n) || behind.contains_key(&n) || forgot.contains(&n)
         };
+        let copies = self.next.copying_while(volume, findings.refreshing);
+        let remembers = |n: NodeId| runs(n) && !findings.forgot.contains(&n);
         if fault::is_lost_with(self.absences.bug, volume, unsound)
+            || self.next.is_lost_beneath(volume.id, remembers)
+            || copies.iter().any(|n| !runs(*n))
             || self.may_rest(volume, a, findings)
         {
             // It sleeps: nobody goes on without anybody. A returned node takes part again nevertheless: the others may
@@ -232,7 +246,8 @@ impl Authority {
         // One that was not missed when it went and came may have lost what it was told; but if
         // the volume would then have too few, it is waited for as after a power cut.
         let lapsed = |n: NodeId| runs(n) && self.has_lapsed(volume, n);
-        let lapse = !volume.is_lost_with(|n| unsound(n) || lapsed(n));
+        let lapse =
+            !volume.is_lost_with(|n| unsound(n) || lapsed(n)) && !copies.iter().any(|n| lapsed(*n));
         // A node that has forgotten may have missed anything, and has no say in earlier writes.
         for node in std::mem::take(&mut a.forgot) {
             a.stale_since.insert(node, Timestamp::ZERO);

@@ -132,9 +132,53 @@ impl ClusterMap {
     /// its layout bears. Nobody had anything to write to it when the nodes left that it waits for, and
     /// as soon as somebody has it goes on without them.
     pub fn rests(&self, volume: &Volume) -> bool {
+        let is_up = |n: NodeId| self.is_up(n);
+        self.is_asleep(volume)
+            && !self.is_lost_without(volume, is_up)
+            && !self.is_lost_beneath(volume.id, is_up)
+            && self.copying(volume).all(is_up)
+    }
+
+    /// The nodes that are not given up from and to whose disks columns of a volume are copied.
+    fn copying(&self, volume: &Volume) -> impl Iterator<Item = NodeId> {
+        let both = |e: &Extent| {
+            let of = |(c, from): (&usize, &(NodeId, u64))| [from.0, e.columns[*c].0];
+            e.leaving.iter().flat_map(of).collect::<Vec<NodeId>>()
+        };
+        let is_given_up = |n: &NodeId| self.nodes.get(usize::from(n.0)).is_some_and(|i| i.given_up);
+        volume.extents.iter().flat_map(both).filter(move |n| !is_given_up(n))
+    }
+
+    /// The nodes from and to whose disks columns of a volume are copied while its family has parity to compute (`refreshing`).
+    /// It does not go on without one of them: copying would end, and nothing could compute the rest, which the disk has that it
+    /// was copied from.
+    pub(in crate::cluster) fn copying_while(
+        &self,
+        volume: &Volume,
+        refreshing: &BTreeSet<VolumeId>,
+    ) -> BTreeSet<NodeId> {
+        let copying: BTreeSet<NodeId> = self.copying(volume).collect();
+        let waits = |n: usize| self.family(volume.id, n).iter().any(|id| refreshing.contains(id));
+        match !copying.is_empty() && (0..volume.extents.len()).any(waits) {
+            true => copying,
+            false => BTreeSet::new(),
+        }
+    }
+
+    /// Whether a volume has lost too many, if these nodes run.
+    fn is_lost_without(&self, volume: &Volume, runs: impl Fn(NodeId) -> bool) -> bool {
         let a = self.attendance.get(&volume.id);
         let behind = |n: NodeId| a.is_some_and(|a| a.is_missing_or_behind(n));
-        self.is_asleep(volume) && !volume.is_lost_with(|n| !self.is_up(n) || behind(n))
+        volume.is_lost_with(|n| !runs(n) || behind(n))
+    }
+
+    /// Whether a volume over which another lies has lost too many, if these nodes run: that one shows its content.
+    pub(in crate::cluster) fn is_lost_beneath(
+        &self,
+        id: VolumeId,
+        runs: impl Fn(NodeId) -> bool,
+    ) -> bool {
+        self.all_below(id).any(|below| self.is_lost_without(below, &runs))
     }
 
     /// Whether a volume cannot go on before nodes are back: it is asleep, and does not only rest.
