@@ -109,6 +109,7 @@ impl Worker {
             for (sector, mark) in shown {
                 self.exposure.marks.entry(sector).or_insert(mark);
             }
+            self.exposure.inherit_unplaced(&view);
         }
     }
 }

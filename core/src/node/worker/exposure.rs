@@ -135,7 +135,11 @@ impl Exposure {
         unit_at: impl Fn(u64) -> Option<Unit>,
     ) {
         let replaced = std::mem::take(&mut self.replaced);
-        for (sector, ts) in found {
+        // Of parity the search has seen this content, and no mark under it.
+        let is_parity = |sector: u64| unit_at(sector).is_some_and(|unit| unit.covers.is_some());
+        let hidden = self.unplaced_sectors().filter(|sector| is_parity(*sector));
+        let hidden: Vec<_> = hidden.map(|sector| (sector, Timestamp::ZERO)).collect();
+        for (sector, ts) in found.into_iter().chain(hidden) {
             if replaced.get(&sector).is_some_and(|content| *content > ts) {
                 continue;
             }
@@ -540,6 +544,13 @@ impl Worker {
         }
         let mut exposure = std::mem::take(&mut self.exposure);
         exposure.changed(ts, changed, now, |sector| self.unit_at(sector));
+        if changed.kind.is_mark() {
+            // A write of before a snapshot, after it was taken: the volume shows the mark, too.
+            for sectors in self.views.all_above(&changed.sectors) {
+                let above = Changed { sectors, kind: changed.kind };
+                exposure.changed(ts, &above, now, |sector| self.unit_at(sector));
+            }
+        }
         self.exposure = exposure;
     }
 
@@ -576,6 +587,8 @@ impl Worker {
         }
     }
 }
+
+mod unplaced;
 
 #[cfg(test)]
 mod tests;
