@@ -150,6 +150,8 @@ pub enum Latest {
     IdleTimes,
     /// Leases of locks may be about as long as a request takes.
     ShortLeases,
+    /// Nodes of slow disks are taken out also where there are processes.
+    SlowProcesses,
 }
 
 /// How a seed is run.
@@ -242,7 +244,7 @@ impl Options {
         ranges: true,
         moves_when_sized: true,
         takes_out: true,
-        latest: Latest::ShortLeases,
+        latest: Latest::SlowProcesses,
         gives_up: None,
         controller: None,
         columns: true,

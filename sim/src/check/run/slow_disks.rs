@@ -7,6 +7,7 @@ use weft_core::units::{MILLIS, Nanos, NodeId};
 
 use super::Run;
 use super::faults::Fault;
+use super::members::MemberFault;
 
 /// How often it is looked.
 const LOOK: Nanos = MILLIS;
@@ -53,7 +54,8 @@ impl Run {
         slow.back_off = BackOff::new(shortest, 4 * shortest);
         slow.until = self.world.now() + 2 * span;
         self.world.conditions.slow = Some((victim, TIMES));
-        (0..2 * span / LOOK).for_each(|n| self.plan(n * LOOK, Fault::Watch(victim)));
+        let look = LOOK.max(span / 200);
+        (0..2 * span / look).for_each(|n| self.plan(n * look, Fault::Watch(victim)));
     }
 
     /// Looks whether a node is slow, and takes it out, or whether it may come back.
@@ -62,14 +64,17 @@ impl Run {
         let map = self.world.map();
         let others = (0..map.nodes.len() as u16).map(NodeId).filter(|n| *n != node);
         let (is_whole, is_alone) = (map.is_whole(), !others.into_iter().any(|n| map.is_out(n)));
+        let has_processes = self.members.is_some();
         let Some(slow) = self.slow_disks.as_mut() else { return };
         let whole = slow.whole_for(is_whole, now);
         if slow.back_off.is_away() {
-            let is_due = slow.back_off.left(now).is_none() || !is_alone;
+            let is_due = slow.back_off.left(now).is_none() || !(is_alone || has_processes);
             if runs || is_due {
                 slow.back_off.is_back(now);
                 slow.counts.1 += 1;
-                self.fault(Fault::Return(node));
+                if !has_processes {
+                    self.fault(Fault::Return(node));
+                }
             }
             return;
         }
@@ -79,16 +84,19 @@ impl Run {
         let lasts = longest.is_some_and(|s| s.node == node && s.seen_for >= after);
         if runs && whole >= after && lasts {
             self.world.tell(|| format!("the disk of {node} has been slow for long"));
-            if let Some(slow) = self.slow_disks.as_mut() {
-                slow.back_off.goes(now);
-                slow.counts.0 += 1;
-                // Hosts may wait for it: what it has may be exposed.
-                let left = slow.back_off.left(now).unwrap_or(0);
-                if now + left >= slow.until {
-                    self.plan(left, Fault::Watch(node));
-                }
+            let Some(slow) = self.slow_disks.as_mut() else { return };
+            slow.back_off.goes(now);
+            slow.counts.0 += 1;
+            // Hosts may wait for it: what it has may be exposed.
+            let left = slow.back_off.left(now).unwrap_or(0);
+            if now + left >= slow.until {
+                self.plan(left, Fault::Watch(node));
             }
-            self.fault(Fault::Kill(node, false));
+            // Its process goes on, and starts it again.
+            self.fault(match has_processes {
+                true => Fault::Member(MemberFault::DieAlone(node, left)),
+                false => Fault::Kill(node, false),
+            });
         }
     }
 
@@ -107,9 +115,11 @@ mod tests {
 
     #[test]
     fn nodes_of_slow_disks_are_taken_out_and_come_back_by_themselves() {
-        let options = Options { members: Some(false), ..Options::DEFAULT };
-        let counts = (0..40).map(|seed| super::super::run(seed, options, 0).unwrap().taken_out);
-        let (gone, back) = counts.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
-        assert!(gone >= back && back > 0, "{gone} were taken out, and {back} came back");
+        for members in [false, true] {
+            let options = Options { members: Some(members), ..Options::DEFAULT };
+            let counts = (0..40).map(|seed| super::super::run(seed, options, 0).unwrap().taken_out);
+            let (gone, back) = counts.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+            assert!(gone >= back && back > 0, "{gone} were taken out, and {back} came back");
+        }
     }
 }

@@ -46,7 +46,7 @@ fn copies_once_went_wrong() {
 /// Where disks were slow, all of these kept one another from happening.
 #[test]
 fn folds_do_not_keep_one_another_from_happening() {
-    passed(1529, Options { copies: Some(true), ..Options::DEFAULT });
+    passed(1529, Options { copies: Some(true), ..FAST });
 }
 
 /// Columns waited for ever for folds that were over.

@@ -26,8 +26,11 @@ pub const UNCONTROLLED: Options = Options { controller: Some(None), ..BY_THEMSEL
 /// What was drawn when no column calculated for others.
 pub const BY_THEMSELVES: Options = Options { columns: false, ..UNDIVIDED };
 
+/// The draw from before slow disks left the map where there are processes.
+pub const FAST: Options = Options { latest: Latest::ShortLeases, ..Options::DEFAULT };
+
 /// The draw from before all power went while a disk was replaced by an older copy of itself.
-pub const LIT: Options = Options { latest: Latest::Relapses, ..Options::DEFAULT };
+pub const LIT: Options = Options { latest: Latest::Relapses, ..FAST };
 
 /// The draw from before small writes were copied.
 pub const UNCOPIED: Options = Options { copies: Some(false), ..LIT };

@@ -98,7 +98,7 @@ fn seeds_that_failed_with_all_that_is_drawn() {
         9_971_061, // the check took a disk for whole that was damaged while its node ran, and had lost another by then
     ];
     for seed in seeds {
-        assert!(run_seed(seed, Options::default()).is_ok(), "seed {seed}");
+        assert!(run_seed(seed, FAST).is_ok(), "seed {seed}");
     }
     // A disk that had forgotten a write that relied on marks was believed where it had what others knew of.
     for seed in [9_808_120, 9_809_608] {
@@ -132,6 +132,6 @@ fn what_a_disk_has_promised_and_nobody_has_heard_of_may_be_forgotten() {
 #[test]
 fn a_write_in_which_no_node_has_a_say_any_more_is_asked_after() {
     for seed in [9_880_303, 9_880_605] {
-        passed(seed, Options::DEFAULT);
+        passed(seed, FAST);
     }
 }

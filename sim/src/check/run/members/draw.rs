@@ -34,6 +34,9 @@ impl Run {
             let span = self.cluster().span;
             self.draw_giving_up(span, &victims);
             self.draw_errors(victims.first().copied(), span);
+            if self.options.latest >= Latest::SlowProcesses {
+                self.draw_slow_disk(victims.first().copied(), span);
+            }
             victims.into_iter().for_each(|victim| self.draw_victim(victim));
         }
         // Nobody needs these: all of them may be lost beside the victims.
@@ -43,18 +46,8 @@ impl Run {
             }
         }
         self.draw_links();
+        self.draw_power();
         let size = self.world.with_disks() as u16;
-        let m = self.cluster();
-        if f.power && m.rng.bool() {
-            let at = m.rng.u64(0..m.span);
-            match m.rng.u8(0..3) {
-                0 => self.plan(at, Fault::Power(None)),
-                _ => {
-                    let soon = self.cluster().rng.u64(0..4 * MILLIS);
-                    self.plan_member(at, MemberFault::Trap(false, Snap::Power, soon));
-                }
-            }
-        }
         let span = self.cluster().span;
         self.draw_form(span);
         self.draw_fullness(span);
@@ -76,6 +69,23 @@ impl Run {
         for _ in self.world.map().nodes.len()..self.world.size() {
             let at = self.operator.as_mut().map_or(0, |op| op.rng.u64(0..span));
             self.plan_member(at, MemberFault::Admit);
+        }
+    }
+
+    /// All power may be cut, at any time or just when the map begins to change.
+    fn draw_power(&mut self) {
+        let drawn = self.options.faults.power && self.cluster().rng.bool();
+        if !drawn {
+            return;
+        }
+        let m = self.cluster();
+        let at = m.rng.u64(0..m.span);
+        match m.rng.u8(0..3) {
+            0 => self.plan(at, Fault::Power(None)),
+            _ => {
+                let soon = self.cluster().rng.u64(0..4 * MILLIS);
+                self.plan_member(at, MemberFault::Trap(false, Snap::Power, soon));
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use weft_core::units::{MILLIS, Nanos, NodeId};
 use weft_member::Config;
 
 use super::super::history::{BLOCK, Op};
-use super::super::options::Options;
+use super::super::options::{Latest, Options};
 use super::damage;
 use super::faults::Fault;
 use super::rare::Rare;
