@@ -71,7 +71,7 @@ serve_again() { serve_no_more && serve_backing "$@"; }
 take_disk_back() { serve_no_more && mv "$T/backing" "$DISK"; }
 clean() {
     trap - EXIT INT TERM
-    { go_on; down; fusermount3 -u -z "$DISK"; fusermount3 -u -z "$T/hanging/node-1/disk.img" "$T/slow/node-1/disk.img"; kill "$(cat "$T/kit.pid")"; umount "$T/small" "$T/together"; fsfreeze --unfreeze "$T/state"; umount "$T/state"; } >/dev/null 2>&1
+    { kill "$(cat "$T/busy.pid")"; go_on; down; fusermount3 -u -z "$DISK"; fusermount3 -u -z "$T/hanging/node-1/disk.img" "$T/slow/node-1/disk.img"; kill "$(cat "$T/kit.pid")"; umount "$T/small" "$T/together"; fsfreeze --unfreeze "$T/state"; umount "$T/state"; } >/dev/null 2>&1
     rm -rf "$T"
 }
 trap clean EXIT
@@ -474,6 +474,7 @@ no_false_alarms() {
     end=$((SECONDS + ${SOAK_SECONDS:-40}))
     compete $((${SOAK_SECONDS:-40} + 600)) &
     busy=$!
+    echo $busy >"$T/busy.pid"
     while [ $SECONDS -lt $end ]; do
         weft scrub v --dir "$DIR" >/dev/null
         weft node kill $((n % 5)) --dir "$DIR"

@@ -17,6 +17,7 @@ use crate::engine::errors::Errors;
 use crate::engine::failures::Failures;
 use crate::engine::hung::{DiskFile, OPENS_WITHIN, OpeningDisk};
 use crate::engine::instance::{Instance, Phase, back_off};
+use crate::engine::lane::Seat;
 use crate::engine::taking::Held;
 use crate::error::{Error, Result, fail};
 use crate::log::About;
@@ -25,6 +26,9 @@ use crate::size::rounded;
 /// How long a node that is being stopped may take to finish what it has begun. While others
 /// are busy it may never come to rest, since it takes part in their requests.
 const PATIENCE: Nanos = 5_000 * MILLIS;
+
+/// How long it is waited for the operations that the disk of a killed node has in progress: a disk that hangs has them for ever.
+const RESTS_WITHIN: Nanos = 2_000 * MILLIS;
 
 /// How long notices wait for a message to ride on when they have to wake another process. It
 /// is long enough that at a few thousand writes a second those of many go together: what
@@ -294,12 +298,23 @@ impl Engine {
     fn must_be_down(&self, n: usize) -> Result<()> {
         let instance = self.instance(n)?;
         let is_done = self.disk_ops(n) == 0 || instance.trouble.is_some();
-        match instance.phase == Phase::Down && is_done {
-            true => Ok(()),
-            false => fail(format!(
+        match instance.phase {
+            Phase::Down if is_done => Ok(()),
+            Phase::Down => fail(format!(
+                "node {n} is down, and its disk has operations in progress; try again when they have ended"
+            )),
+            _ => fail(format!(
                 "node {n} runs; stop it before its disk is replaced (`weft node stop {n}`)"
             )),
         }
+    }
+
+    /// Whether the disk of a node that is down has ended all operations, or is not expected to soon.
+    pub(crate) fn disk_rests(&mut self, n: usize) -> bool {
+        let now = self.clock.now();
+        let oldest = self.seat(n).and_then(Seat::oldest_of_any_life);
+        let is_old = |begun: Nanos| now.saturating_sub(begun) >= RESTS_WITHIN;
+        self.disk_ops(n) == 0 || oldest.is_none_or(is_old)
     }
 
     /// Refuses if the disk of a node that is down cannot be replaced by one of this size.

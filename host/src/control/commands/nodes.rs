@@ -366,7 +366,8 @@ impl Commands<'_> {
     }
 
     /// Whether a node is where it was to be, or can never come there.
-    fn node_arrived(&self, wait: &Wait, n: usize) -> Option<Result<()>> {
+    fn node_arrived(&mut self, wait: &Wait, n: usize) -> Option<Result<()>> {
+        let rests = self.engine.disk_rests(n);
         let instance = &self.engine.instances[n];
         let in_map = self.engine.map().is_up(NodeId(n as u16));
         match wait {
@@ -380,7 +381,9 @@ impl Commands<'_> {
                 let down = instance.phase == Phase::Down;
                 let nobody =
                     self.engine.originator(0).is_none() && self.engine.is_handed_over(|_| false);
-                (down && self.engine.is_settled() && (!in_map || nobody)).then_some(Ok(()))
+                let is_known = down && self.engine.is_settled() && (!in_map || nobody);
+                // Its disk may be replaced then.
+                (is_known && rests).then_some(Ok(()))
             }
         }
     }

@@ -204,6 +204,7 @@ impl Wait {
             self,
             Wait::Leader(..)
                 | Wait::Parting(..)
+                | Wait::NodeDown(_)
                 | Wait::DownHere(..)
                 | Wait::Taking(..)
                 | Wait::Computing(_)

@@ -99,7 +99,12 @@ impl Seat {
         self.begun.range((self.life, 0)..).map(|(_, begun)| begun.at).min()
     }
 
-    /// When the oldest of these was begun that makes a write durable for which somebody waits.
+    /// When the oldest operation of any life was begun that its disk has not ended.
+    pub(crate) fn oldest_of_any_life(&self) -> Option<Nanos> {
+        self.begun.values().map(|begun| begun.at).min()
+    }
+
+    /// When the oldest of this life was begun that makes a write durable for which somebody waits.
     pub(crate) fn oldest_write(&self) -> Option<Nanos> {
         let ours = self.begun.range((self.life, 0)..).map(|(_, begun)| begun);
         ours.filter(|begun| begun.writes).map(|begun| begun.at).min()
