@@ -98,6 +98,25 @@ fn nodes_in_the_same_state_are_one_line() {
     assert_eq!(words(&[0, 1, 4, 6, 7, 8]).unwrap(), "nodes 0, 1, 4, 6 to 8 wait");
 }
 
+/// A killed node leaves operations behind at its disk, which another disk cannot replace before they have ended.
+#[test]
+fn a_disk_can_be_replaced_when_a_killed_node_has_left_nothing_at_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = Spec { nodes: Some(4), disk_size: Some(16 << 20), ..Spec::default() };
+    let mut engine = engine(dir.path(), &spec, 1);
+    let said = engine.may_get_disk(1).unwrap_err().to_string();
+    assert!(said.contains("node 1 runs"), "{said}");
+    let node = engine.originator(1).expect("a node runs");
+    engine.submit(node, 1, VolumeId(0), HostOp::Write(0, Buffer::from(vec![1; 1 << 20])));
+    until(&mut engine, |engine| engine.disk_ops(1) > 0);
+    engine.kill_node(1, "the test kills it").unwrap();
+    assert!(engine.disk_ops(1) > 0 && !engine.disk_rests(1), "nobody has asked how far they are");
+    let said = engine.may_get_disk(1).unwrap_err().to_string();
+    assert!(said.contains("operations in progress"), "{said}");
+    until(&mut engine, |engine| engine.disk_ops(1) == 0);
+    assert!(engine.disk_rests(1) && engine.may_get_disk(1).is_ok());
+}
+
 #[test]
 fn a_disk_whose_file_is_removed_is_in_trouble() {
     let dir = tempfile::tempdir().unwrap();
