@@ -167,8 +167,9 @@ impl JournalStore {
             let count = view.sectors.end - view.sectors.start;
             let slots = view.below / size..(view.below + count).div_ceil(size);
             // Changes without a place yet are merged once they have one.
-            self.merging.found |= self.overlay.next(view.below..view.below + count).is_some()
-                || busy.range(slots.clone()).next().is_some();
+            self.merging.found |= view.merge == Merge::All
+                && (self.overlay.next(view.below..view.below + count).is_some()
+                    || busy.range(slots.clone()).next().is_some());
             let lower: Vec<u64> =
                 self.slots.placed_in(slots.start.max(from)..slots.end.max(from)).collect();
             for slot in lower {
@@ -177,7 +178,6 @@ impl JournalStore {
                     || looked >= MOST_LOOKED_AT;
                 if is_enough {
                     self.merging.next = slot;
-                    self.merging.found = true;
                     return merged;
                 }
                 looked += 1;
@@ -215,7 +215,7 @@ impl JournalStore {
                 || self.overlay.next(self.slots.sectors_of(slot)).is_some()
         };
         if waits(slot) || waits(upper) {
-            return true;
+            return view.merge == Merge::All;
         }
         let mut pages = self.pages_of(first, shown.end - shown.start);
         pages.extend(self.pages_of(all.start, all.end - all.start));

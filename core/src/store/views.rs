@@ -154,26 +154,6 @@ impl Views {
         all
     }
 
-    /// All sectors that may show these, without these themselves.
-    pub fn all_above(&self, sectors: &Range<u64>) -> Vec<Range<u64>> {
-        let above = |shown: &Range<u64>| -> Vec<Range<u64>> {
-            let over = |view: &View| {
-                let count = view.sectors.end - view.sectors.start;
-                let from = shown.start.max(view.below) - view.below;
-                let end = shown.end.min(view.below + count).saturating_sub(view.below);
-                (from < end).then(|| view.sectors.start + from..view.sectors.start + end)
-            };
-            self.all.iter().filter_map(over).collect()
-        };
-        let mut all = if self.is_empty() { Vec::new() } else { above(sectors) };
-        let mut next = 0;
-        while next < all.len() {
-            all.extend(above(&all[next]));
-            next += 1;
-        }
-        all
-    }
-
     /// Whether something that these sectors may show `is` so. Only sectors of `spaces` can be: usually none of them lies
     /// below anything, and nothing is walked over.
     pub fn any_below(
@@ -389,10 +369,6 @@ mod tests {
         assert_eq!(below(106), [SPACE + 106..SPACE + 109, 106..109]);
         assert_eq!(below(108), [SPACE + 108..SPACE + 111, 108..110]);
         assert!(views.all_below(0..100).is_empty() && Views::default().all_below(0..9).is_empty());
-        let above = [SPACE + 104..SPACE + 106, 3 * SPACE + 105..3 * SPACE + 106];
-        assert_eq!(views.all_above(&(104..106)), above);
-        assert_eq!(views.all_above(&(98..101)).first(), Some(&(SPACE + 100..SPACE + 101)));
-        assert!(views.all_above(&(110..120)).is_empty());
         let cut: Vec<View> = views.in_range(SPACE + 105..3 * SPACE + 107).collect();
         let upper = view_of(3 * SPACE + 105..3 * SPACE + 107, SPACE + 105);
         assert_eq!(cut, [view_of(SPACE + 105..SPACE + 110, 105), upper]);

@@ -105,7 +105,7 @@ impl Authority {
             self.next.attendance.insert(volume.id, attendance);
         }
         self.give_up(&self.absences.needed(&self.next, &going), false);
-        self.stop_copying(findings);
+        self.stop_copying();
         let pending = findings.pending;
         self.pending.delayed.extend(moves::move_columns(&mut self.next, floor, pending));
         self.pending.delayed.extend(balance::rebalance(&mut self.next, floor, pending));
@@ -124,10 +124,7 @@ impl Authority {
     }
 
     /// Columns are copied no longer from disks that have missed something, or to them.
-    fn stop_copying(&mut self, findings: &Findings<'_>) {
-        // A volume that waits for a disk of a copy goes on without it once its parity is computed.
-        let copies = |v: &&Arc<Volume>| !self.next.copying_while(v, findings.refreshing).is_empty();
-        self.pending.delayed.extend(self.next.volumes.values().filter(copies).map(|v| v.id));
+    fn stop_copying(&mut self) {
         for (id, volume) in &mut self.next.volumes {
             if let Some(a) = self.next.attendance.get(id) {
                 moves::stop_copying(volume, |n| {
@@ -231,9 +228,7 @@ impl Authority {
             !runs(n) || a.away.contains(&n) || behind.contains_key(&n) || forgot.contains(&n)
         };
         let copies = self.next.copying_while(volume, findings.refreshing);
-        let remembers = |n: NodeId| runs(n) && !findings.forgot.contains(&n);
         if fault::is_lost_with(self.absences.bug, volume, unsound)
-            || self.next.is_lost_beneath(volume.id, remembers)
             || copies.iter().any(|n| !runs(*n))
             || self.may_rest(volume, a, findings)
         {

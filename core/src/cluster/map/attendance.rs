@@ -132,11 +132,11 @@ impl ClusterMap {
     /// its layout bears. Nobody had anything to write to it when the nodes left that it waits for, and
     /// as soon as somebody has it goes on without them.
     pub fn rests(&self, volume: &Volume) -> bool {
-        let is_up = |n: NodeId| self.is_up(n);
+        let a = self.attendance.get(&volume.id);
+        let behind = |n: NodeId| a.is_some_and(|a| a.is_missing_or_behind(n));
         self.is_asleep(volume)
-            && !self.is_lost_without(volume, is_up)
-            && !self.is_lost_beneath(volume.id, is_up)
-            && self.copying(volume).all(is_up)
+            && !volume.is_lost_with(|n| !self.is_up(n) || behind(n))
+            && self.copying(volume).all(|n| self.is_up(n))
     }
 
     /// The nodes that are not given up from and to whose disks columns of a volume are copied.
@@ -157,28 +157,16 @@ impl ClusterMap {
         volume: &Volume,
         refreshing: &BTreeSet<VolumeId>,
     ) -> BTreeSet<NodeId> {
+        // Most maps are made while nothing waits, and families may be large.
+        if refreshing.is_empty() {
+            return BTreeSet::new();
+        }
         let copying: BTreeSet<NodeId> = self.copying(volume).collect();
-        let waits = |n: usize| self.family(volume.id, n).iter().any(|id| refreshing.contains(id));
-        match !copying.is_empty() && (0..volume.extents.len()).any(waits) {
+        let waits = || self.family(volume.id, 0).iter().any(|id| refreshing.contains(id));
+        match !copying.is_empty() && waits() {
             true => copying,
             false => BTreeSet::new(),
         }
-    }
-
-    /// Whether a volume has lost too many, if these nodes run.
-    fn is_lost_without(&self, volume: &Volume, runs: impl Fn(NodeId) -> bool) -> bool {
-        let a = self.attendance.get(&volume.id);
-        let behind = |n: NodeId| a.is_some_and(|a| a.is_missing_or_behind(n));
-        volume.is_lost_with(|n| !runs(n) || behind(n))
-    }
-
-    /// Whether a volume over which another lies has lost too many, if these nodes run: that one shows its content.
-    pub(in crate::cluster) fn is_lost_beneath(
-        &self,
-        id: VolumeId,
-        runs: impl Fn(NodeId) -> bool,
-    ) -> bool {
-        self.all_below(id).any(|below| self.is_lost_without(below, &runs))
     }
 
     /// Whether a volume cannot go on before nodes are back: it is asleep, and does not only rest.

@@ -544,13 +544,6 @@ impl Worker {
         }
         let mut exposure = std::mem::take(&mut self.exposure);
         exposure.changed(ts, changed, now, |sector| self.unit_at(sector));
-        if changed.kind.is_mark() {
-            // A write of before a snapshot, after it was taken: the volume shows the mark, too.
-            for sectors in self.views.all_above(&changed.sectors) {
-                let above = Changed { sectors, kind: changed.kind };
-                exposure.changed(ts, &above, now, |sector| self.unit_at(sector));
-            }
-        }
         self.exposure = exposure;
     }
 

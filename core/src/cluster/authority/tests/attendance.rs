@@ -168,25 +168,3 @@ fn a_disk_that_shows_more_than_others_knew_is_taken_down_as_away() {
     let map = caught_up(&mut a, 2, 60).unwrap();
     assert_eq!(away(&map), [], "from now on its versions are what they say");
 }
-
-/// A disk lacks content of a snapshot, and nothing of the volume over it. When another is lost the volume cannot show what it
-/// shared with the snapshot.
-#[test]
-fn a_volume_sleeps_with_the_snapshot_that_it_lies_over() {
-    let mut a = started("raid5", 4, 2);
-    change(&mut a, AuthorityInput::NodeDown(NodeId(1)), 20);
-    change(&mut a, AuthorityInput::NodeUp(arrival(1, 1)), 30);
-    change(&mut a, Change::TakeSnapshots(vec![VolumeId(1)], "s".to_string(), 0), 40);
-    let report = MemberReport::CaughtUp { epoch: a.map().epoch, volumes: vec![VolumeId(1)] };
-    let map = change(&mut a, AuthorityInput::Report(NodeId(1), report), 50).unwrap();
-    let snapshot = map.snapshots_of(VolumeId(1))[0].clone();
-    assert!(map.is_missing_or_behind(snapshot.id, NodeId(1)));
-    assert!(!map.is_missing_or_behind(VolumeId(1), NodeId(1)));
-    let map = change(&mut a, AuthorityInput::NodeDown(NodeId(2)), 60).unwrap();
-    assert!(map.is_asleep(volume(&map)) && map.lacks_nodes(volume(&map)), "it cannot go on");
-    let map = change(&mut a, AuthorityInput::NodeUp(arrival(2, 1)), 70).unwrap();
-    assert!(!map.is_asleep(volume(&map)) && !map.is_stale(NodeId(2)), "nothing was missed");
-    caught_up(&mut a, 1, 80).unwrap();
-    let map = change(&mut a, AuthorityInput::NodeDown(NodeId(2)), 90).unwrap();
-    assert!(!map.is_asleep(volume(&map)));
-}
