@@ -340,63 +340,6 @@ fn what_was_discarded_in_a_clone_is_free_when_it_is_flattened() {
     assert_eq!(has(&array), 0);
 }
 
-/// The chunks whose data, or parity, is on a node, by stripes.
-fn chunks_on(array: &Array, node: NodeId, of_parity: bool) -> Vec<std::ops::Range<usize>> {
-    let volume = &array.world.map().volumes[&THIN];
-    let (geometry, mut all) = (&volume.geometry, Vec::new());
-    let (unit, data) = ((geometry.unit / CHUNK) as usize, geometry.code.data_columns());
-    for stripe in 0..volume.stripes() {
-        let has =
-            |column| volume.seats_on(node, stripe).any(|s| s == geometry.seat_of(stripe, column));
-        let first = stripe as usize * data * unit;
-        match of_parity {
-            true if has(data) => all.push(first..first + unit),
-            true => {}
-            false => all.extend(
-                (0..data).filter(|i| has(*i)).map(|i| first + i * unit..first + (i + 1) * unit),
-            ),
-        }
-    }
-    all
-}
-
-/// A disk is fuller than the others, and what it missed does not fit. Snapshots have the space: when they are deleted the
-/// disk catches up, although they are merged only when it has.
-#[test]
-fn a_full_disk_catches_up_when_snapshots_are_deleted() {
-    let mut array = Array::new(64, "raid5", None);
-    let node = NodeId(2);
-    let on_it = chunks_on(&array, node, false);
-    let write = |array: &mut Array, unit: &std::ops::Range<usize>, byte| {
-        unit.clone().try_for_each(|chunk| array.write(chunk, byte))
-    };
-    for unit in &on_it[..10] {
-        write(&mut array, unit, 1).expect("there is space");
-    }
-    array.rest();
-    array.world.change(Change::TakeSnapshots(vec![THIN], "a".to_string(), 0));
-    array.rest();
-    let full = on_it.iter().position(|unit| write(&mut array, unit, 2).is_err()).expect("full");
-    assert!(full > 20, "{full} units have a place on the disk");
-    array.world.kill(node, true);
-    array.rest();
-    let missed = chunks_on(&array, node, true).into_iter().rev();
-    for unit in missed.take(8) {
-        write(&mut array, &unit, 3).expect("the others have space");
-    }
-    array.world.start_node(node);
-    array.rest();
-    array.rest();
-    assert!(array.world.map().is_stale(node), "it has no space: {:?}", array.slots());
-    let snapshot = array.world.map().snapshots_of(THIN)[0].id;
-    array.world.change(Change::DeleteVolume(snapshot, 0));
-    (0..6).for_each(|_| array.rest());
-    assert!(array.world.map().is_whole(), "{:?}", array.slots());
-    assert!(!array.world.map().volumes.contains_key(&snapshot), "the snapshot is merged");
-    array.check();
-    array.scrub();
-}
-
 /// An array with two snapshots. These chunks were written before, between and after them.
 fn with_views(layout: &str, chunks: [Vec<usize>; 3]) -> Array {
     let mut array = Array::new(63, layout, None);

@@ -72,6 +72,8 @@ pub enum Bug {
     ReadsMerged,
     /// A write that is settled after a snapshot counts as one of the volume, and not of the snapshot.
     SettlesInNewest,
+    /// The same, where only the originator takes it for one of the volume.
+    DecidesInNewest,
     /// A write that begins soon after a snapshot is in it.
     WritesToSnapshot,
     /// The content of a deleted snapshot is dropped though others show it.
@@ -266,6 +268,11 @@ impl NodeConfig {
     /// Whether writes that are not settled follow the address space that they are in.
     pub(super) fn follows_spaces(&self) -> bool {
         !self.has(Bug::SettlesInNewest)
+    }
+
+    /// Whether an originator asks the voters of the volume that has the address space of a write.
+    pub(super) fn decides_in_its_space(&self) -> bool {
+        !self.has(Bug::DecidesInNewest) && self.follows_spaces()
     }
 
     /// Whether a write of a new epoch is none of a snapshot that was taken with it.

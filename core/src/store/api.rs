@@ -173,8 +173,6 @@ pub trait Store: Send {
     fn has_merged(&self) -> bool {
         true
     }
-    /// Space is lacking: looks again for slots of deleted snapshots that no view shows.
-    fn look_for_hidden(&mut self) {}
     /// In this part of its turns content is merged or copied from now on, in thousandths.
     fn merge_in_part(&mut self, _part: u64) {}
     /// Whether clones have content left to copy from what they lie over.

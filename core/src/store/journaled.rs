@@ -202,10 +202,6 @@ impl Store for JournalStore {
         JournalStore::has_merged(self)
     }
 
-    fn look_for_hidden(&mut self) {
-        JournalStore::look_for_hidden(self);
-    }
-
     fn merge_in_part(&mut self, part: u64) {
         JournalStore::merge_in_part(self, part);
     }

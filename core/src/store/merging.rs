@@ -9,9 +9,6 @@
 //!   them from below, like the base of a delta.
 //! - The view shows none of it. The slot is dropped.
 //!
-//! While a disk of the volume is away or lacks content, only the last is done ([`Merge::Hidden`]): a full disk that has yet
-//! to catch up gets the space that it takes.
-//!
 //! Checkpoints that nobody waits for do this. After a crash it continues: the slots tell how far it was.
 //!
 //! A disk that lacks content of the view does not rely on what it has of the snapshot: a copy there has a later timestamp than
@@ -23,7 +20,7 @@ use std::ops::Range;
 use super::JournalStore;
 use super::format::Applied;
 use super::table::TableEntry;
-use super::views::{Merge, View, Views};
+use super::views::{View, Views};
 use crate::units::SPACE_SECTORS;
 
 /// Slots that change hands in one checkpoint at most.
@@ -123,14 +120,6 @@ impl JournalStore {
         }
     }
 
-    /// The disk lacks space: what views have come to hide of deleted snapshots is looked for again.
-    pub(super) fn look_for_hidden(&mut self) {
-        let hides = |view: &View| view.merge == Merge::Hidden;
-        if self.views.as_ref().is_some_and(|views| views.merging().iter().any(hides)) {
-            self.merging.done = false;
-        }
-    }
-
     /// In this part of its turns content is merged or copied from now on, in thousandths.
     pub(super) fn merge_in_part(&mut self, part: u64) {
         self.turns.part = part.clamp(1, ALL);
@@ -167,9 +156,8 @@ impl JournalStore {
             let count = view.sectors.end - view.sectors.start;
             let slots = view.below / size..(view.below + count).div_ceil(size);
             // Changes without a place yet are merged once they have one.
-            self.merging.found |= view.merge == Merge::All
-                && (self.overlay.next(view.below..view.below + count).is_some()
-                    || busy.range(slots.clone()).next().is_some());
+            self.merging.found |= self.overlay.next(view.below..view.below + count).is_some()
+                || busy.range(slots.clone()).next().is_some();
             let lower: Vec<u64> =
                 self.slots.placed_in(slots.start.max(from)..slots.end.max(from)).collect();
             for slot in lower {
@@ -178,6 +166,7 @@ impl JournalStore {
                     || looked >= MOST_LOOKED_AT;
                 if is_enough {
                     self.merging.next = slot;
+                    self.merging.found = true;
                     return merged;
                 }
                 looked += 1;
@@ -215,7 +204,7 @@ impl JournalStore {
                 || self.overlay.next(self.slots.sectors_of(slot)).is_some()
         };
         if waits(slot) || waits(upper) {
-            return view.merge == Merge::All;
+            return true;
         }
         let mut pages = self.pages_of(first, shown.end - shown.start);
         pages.extend(self.pages_of(all.start, all.end - all.start));
@@ -228,7 +217,7 @@ impl JournalStore {
         // What else is in the slot may be another volume's.
         let mut others = (all.start..shown.start).chain(shown.end..all.end);
         let is_whole = others.all(|sector| is_fresh(self, sector));
-        if is_whole && view.merge == Merge::All && !self.slots.has_or_gets(upper) {
+        if is_whole && !self.slots.has_or_gets(upper) {
             merged.adopted.insert(upper, slot);
             return true;
         }
@@ -237,11 +226,8 @@ impl JournalStore {
             .map(above)
             .collect();
         if !given.is_empty() && self.config.keeps_shown() {
-            let gives = view.merge == Merge::All;
-            if gives {
-                merged.given.extend(given);
-            }
-            return gives;
+            merged.given.extend(given);
+            return true;
         }
         if is_whole {
             merged.dropped.insert(slot);

@@ -89,7 +89,7 @@ pub use request::{DiskOp, DiskRequest, DiskResult, Event, ReadDone, Recovered, U
 pub use scans::Scan;
 pub use slots::SlotCounts;
 pub use table::{State, TableEntry};
-pub use views::{Merge, View, Views};
+pub use views::{View, Views};
 
 use checkpoint::Checkpoint;
 use copies::Copies;

@@ -26,18 +26,6 @@ pub(super) struct Shown {
     pub runs: Option<Runs>,
 }
 
-/// What a disk merges of the content below a view into it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Merge {
-    /// Nothing: it is shown by itself, or by other views.
-    #[default]
-    None,
-    /// Slots that the view hides are dropped. The rest stays, until all disks can merge.
-    Hidden,
-    /// All.
-    All,
-}
-
 /// Sectors of a view that lie over another view's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct View {
@@ -45,8 +33,8 @@ pub struct View {
     pub sectors: Range<u64>,
     /// The first of those below, which follow one another as these do.
     pub below: u64,
-    /// What of the content below is merged into it.
-    pub merge: Merge,
+    /// Whether the content below is merged into it.
+    pub merges: bool,
     /// Whether it gets a copy of all that it shows of those below.
     pub flattens: bool,
 }
@@ -57,7 +45,7 @@ impl View {
         let count = self.sectors.end - self.sectors.start;
         self.sectors.end == next.sectors.start
             && self.below + count == next.below
-            && (self.merge, self.flattens) == (next.merge, next.flattens)
+            && (self.merges, self.flattens) == (next.merges, next.flattens)
     }
 }
 
@@ -102,8 +90,7 @@ impl Views {
 
     /// The views into which the content below is merged, in the order of the sectors below.
     pub fn merging(&self) -> Vec<View> {
-        let merges = |view: &&View| view.merge != Merge::None;
-        let mut merging: Vec<View> = self.all.iter().filter(merges).cloned().collect();
+        let mut merging: Vec<View> = self.all.iter().filter(|view| view.merges).cloned().collect();
         merging.sort_unstable_by_key(|view| view.below);
         merging
     }
@@ -347,7 +334,7 @@ mod tests {
     const SPACE: u64 = SPACE_SECTORS;
 
     fn view_of(sectors: Range<u64>, below: u64) -> View {
-        View { sectors, below, merge: Merge::None, flattens: false }
+        View { sectors, below, merges: false, flattens: false }
     }
 
     /// Over sectors 100 to 110 lies a view, and over half of that another.

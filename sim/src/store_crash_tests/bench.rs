@@ -8,8 +8,7 @@ use fastrand::Rng;
 use weft_core::Buffer;
 use weft_core::store::ChangeKind::{self, Content, Delta, Mark};
 use weft_core::store::{
-    Change, DiskOp, Event, JournalStore, Merge, Reached, Scan, Store, StoreBug, StoreConfig,
-    Superblock,
+    Change, DiskOp, Event, JournalStore, Reached, Scan, Store, StoreBug, StoreConfig, Superblock,
 };
 use weft_core::units::{LAST_THIN, NodeId, SECTOR, SPACE_SECTORS, Timestamp, thin_space};
 
@@ -99,7 +98,7 @@ pub(super) struct Bench {
     open: bool,
     /// The first sectors of the spaces of snapshots, each above the one before; and whether the first is being merged.
     pub(super) below: Vec<u64>,
-    pub(super) merge: Merge,
+    pub(super) merges: bool,
     /// Whether the volume becomes independent of its snapshots.
     pub(super) flattens: bool,
     pub(super) reads: Vec<(u64, Vec<u8>, Vec<u64>)>,
@@ -204,7 +203,7 @@ impl Bench {
             is_missed: false,
             open: false,
             below: Vec::new(),
-            merge: Merge::None,
+            merges: false,
             flattens: false,
             reads: Vec::new(),
             scanned: Vec::new(),
@@ -235,8 +234,8 @@ impl Bench {
             Forget => self.store.forget_empty(Timestamp(u64::MAX), |_| true),
             Keep(sectors) => self.keep(sectors),
             Snapshot => self.snapshot(),
-            Merge(what) => {
-                self.merge = what;
+            Merge => {
+                self.merges = true;
                 self.store.set_views(&self.views());
             }
             Merged if !self.merged() => return false,
@@ -564,7 +563,7 @@ impl Bench {
         self.compare();
         self.fold_all();
         while !self.below.is_empty() {
-            assert!(self.act(Merge(Merge::All)) && self.merged(), "nothing is cut off now");
+            assert!(self.act(Merge) && self.merged(), "nothing is cut off now");
             self.compare();
         }
         // All places are used again.

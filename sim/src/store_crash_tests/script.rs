@@ -1,7 +1,6 @@
 //! What happens to the store: scripts of all that can.
 
 use weft_core::store::ChangeKind::{self, Content, Delta, Mark};
-use weft_core::store::Merge::{self, All, Hidden};
 
 use super::copies::{COPY, FOLD};
 
@@ -37,8 +36,8 @@ pub(super) enum Act {
     Keep(u64),
     /// A snapshot is taken.
     Snapshot,
-    /// The oldest snapshot is deleted: the next checkpoints merge this of it.
-    Merge(Merge),
+    /// The oldest snapshot is deleted: the next checkpoints merge it.
+    Merge,
     /// All of it has been merged.
     Merged,
     /// The volume gets a copy of all that it shows of its snapshots.
@@ -362,10 +361,7 @@ pub(super) fn snapshots() -> Vec<Act> {
     }
     for round in 0..2 {
         let byte = 90 + 20 * round;
-        acts.extend([Merge(Hidden), Checkpoint, Steps(3), Write(2, 1, Content, byte), Commit]);
-        acts.extend([Checkpoint, Rest, Release]);
-        acts.extend([Merge(All), Checkpoint, Steps(4)]);
-        acts.extend([Write(5 * SLOT + 1, 1, Delta, byte), Commit]);
+        acts.extend([Merge, Checkpoint, Steps(4), Write(5 * SLOT + 1, 1, Delta, byte), Commit]);
         acts.extend([Checkpoint, Rest, Write(2, 3, Content, byte + 1), Commit, Merged]);
         acts.extend([Write(1, 1, Delta, byte + 2), Commit, Checkpoint, Rest]);
         acts.extend([Release; 3]);
@@ -390,7 +386,7 @@ pub(super) fn flattening(merges: bool) -> Vec<Act> {
     acts.extend([Snapshot, Write(2, 1, Content, 60), Commit, Write(7 * SLOT, 2, Delta, 61)]);
     acts.extend([Commit, Flatten, Checkpoint, Steps(4), Write(4 * SLOT, 3, Delta, 62), Commit]);
     if merges {
-        acts.extend([Merge(All), Checkpoint, Steps(5)]);
+        acts.extend([Merge, Checkpoint, Steps(5)]);
     }
     acts.extend([Checkpoint, Steps(6), Write(SLOT + 1, 1, Delta, 63), Commit, Checkpoint, Rest]);
     acts.extend([Write(2 * SLOT + 1, 2, Content, 0), Commit, Checkpoint, Rest]);

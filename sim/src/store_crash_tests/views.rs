@@ -1,6 +1,6 @@
 //! Snapshots on one disk: each keeps the address space of the volume, which goes on in the next.
 
-use weft_core::store::{Merge, View, Views};
+use weft_core::store::{View, Views};
 use weft_core::units::SPACE_SECTORS;
 
 use super::bench::Bench;
@@ -21,7 +21,7 @@ impl Bench {
         let view = |(n, (above, below)): (usize, (&u64, &u64))| View {
             sectors: *above..*above + all,
             below: *below,
-            merge: if n == 0 { self.merge } else { Merge::None },
+            merges: self.merges && n == 0,
             flattens: self.flattens && *above == self.base,
         };
         Views::new(above.zip(&self.below).enumerate().map(view).collect())
@@ -36,7 +36,7 @@ impl Bench {
             }
             if self.store.has_merged() {
                 self.below.remove(0);
-                self.merge = Merge::None;
+                self.merges = false;
                 self.store.set_views(&self.views());
                 self.keep_all();
                 return true;

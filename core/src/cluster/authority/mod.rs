@@ -347,7 +347,6 @@ impl Authority {
         let all = || frozen.iter().map(|(node, f)| (*node, &f.undescribed));
         let exposed = &all().flat_map(|(_, u)| u.exposed.iter().copied()).collect();
         let copied = &all().flat_map(|(_, u)| u.copied.iter().copied()).collect();
-        let refreshing = &all().flat_map(|(_, u)| u.refreshing.iter().copied()).collect();
         let of = |u: &Undescribed| [&u.copied[..], &u.refreshing[..]].concat();
         let on = all().flat_map(|(node, u)| of(u).into_iter().map(move |id| (id, node)));
         let on: BTreeSet<(VolumeId, NodeId)> = on.collect();
@@ -367,7 +366,6 @@ impl Authority {
             written,
             exposed,
             copied,
-            refreshing,
             pending,
         });
         self.pending.on.retain(|(_, node)| self.next.is_up(*node));

@@ -31,9 +31,7 @@ pub(super) struct Findings<'a> {
     pub exposed: &'a BTreeSet<VolumeId>,
     /// Volumes with copies that no parity describes yet.
     pub copied: &'a BTreeSet<VolumeId>,
-    /// Volumes whose waiting parity can be computed.
-    pub refreshing: &'a BTreeSet<VolumeId>,
-    /// Both.
+    /// Those, and volumes whose waiting parity can be computed.
     pub pending: &'a BTreeSet<VolumeId>,
 }
 
@@ -105,7 +103,14 @@ impl Authority {
             self.next.attendance.insert(volume.id, attendance);
         }
         self.give_up(&self.absences.needed(&self.next, &going), false);
-        self.stop_copying();
+        for (id, volume) in &mut self.next.volumes {
+            if let Some(a) = self.next.attendance.get(id) {
+                moves::stop_copying(volume, |n| {
+                    !a.away.contains(&n) && !a.stale_since.contains_key(&n)
+                });
+            }
+        }
+        moves::agree_on_copies(&mut self.next);
         let pending = findings.pending;
         self.pending.delayed.extend(moves::move_columns(&mut self.next, floor, pending));
         self.pending.delayed.extend(balance::rebalance(&mut self.next, floor, pending));
@@ -121,18 +126,6 @@ impl Authority {
             a.times_away.retain(|n, _| nodes.contains(n));
             *a != Attendance::default()
         });
-    }
-
-    /// Columns are copied no longer from disks that have missed something, or to them.
-    fn stop_copying(&mut self) {
-        for (id, volume) in &mut self.next.volumes {
-            if let Some(a) = self.next.attendance.get(id) {
-                moves::stop_copying(volume, |n| {
-                    !a.away.contains(&n) && !a.stale_since.contains_key(&n)
-                });
-            }
-        }
-        moves::agree_on_copies(&mut self.next);
     }
 
     /// A change, without snapshots of volumes that will sleep. The map in force does not know yet which nodes have just gone.
@@ -227,9 +220,7 @@ impl Authority {
         let unsound = |n: NodeId| {
             !runs(n) || a.away.contains(&n) || behind.contains_key(&n) || forgot.contains(&n)
         };
-        let copies = self.next.copying_while(volume, findings.refreshing);
         if fault::is_lost_with(self.absences.bug, volume, unsound)
-            || copies.iter().any(|n| !runs(*n))
             || self.may_rest(volume, a, findings)
         {
             // It sleeps: nobody goes on without anybody. A returned node takes part again nevertheless: the others may
@@ -241,8 +232,7 @@ impl Authority {
         // One that was not missed when it went and came may have lost what it was told; but if
         // the volume would then have too few, it is waited for as after a power cut.
         let lapsed = |n: NodeId| runs(n) && self.has_lapsed(volume, n);
-        let lapse =
-            !volume.is_lost_with(|n| unsound(n) || lapsed(n)) && !copies.iter().any(|n| lapsed(*n));
+        let lapse = !volume.is_lost_with(|n| unsound(n) || lapsed(n));
         // A node that has forgotten may have missed anything, and has no say in earlier writes.
         for node in std::mem::take(&mut a.forgot) {
             a.stale_since.insert(node, Timestamp::ZERO);

@@ -134,39 +134,7 @@ impl ClusterMap {
     pub fn rests(&self, volume: &Volume) -> bool {
         let a = self.attendance.get(&volume.id);
         let behind = |n: NodeId| a.is_some_and(|a| a.is_missing_or_behind(n));
-        self.is_asleep(volume)
-            && !volume.is_lost_with(|n| !self.is_up(n) || behind(n))
-            && self.copying(volume).all(|n| self.is_up(n))
-    }
-
-    /// The nodes that are not given up from and to whose disks columns of a volume are copied.
-    fn copying(&self, volume: &Volume) -> impl Iterator<Item = NodeId> {
-        let both = |e: &Extent| {
-            let of = |(c, from): (&usize, &(NodeId, u64))| [from.0, e.columns[*c].0];
-            e.leaving.iter().flat_map(of).collect::<Vec<NodeId>>()
-        };
-        let is_given_up = |n: &NodeId| self.nodes.get(usize::from(n.0)).is_some_and(|i| i.given_up);
-        volume.extents.iter().flat_map(both).filter(move |n| !is_given_up(n))
-    }
-
-    /// The nodes from and to whose disks columns of a volume are copied while its family has parity to compute (`refreshing`).
-    /// It does not go on without one of them: copying would end, and nothing could compute the rest, which the disk has that it
-    /// was copied from.
-    pub(in crate::cluster) fn copying_while(
-        &self,
-        volume: &Volume,
-        refreshing: &BTreeSet<VolumeId>,
-    ) -> BTreeSet<NodeId> {
-        // Most maps are made while nothing waits, and families may be large.
-        if refreshing.is_empty() {
-            return BTreeSet::new();
-        }
-        let copying: BTreeSet<NodeId> = self.copying(volume).collect();
-        let waits = || self.family(volume.id, 0).iter().any(|id| refreshing.contains(id));
-        match !copying.is_empty() && waits() {
-            true => copying,
-            false => BTreeSet::new(),
-        }
+        self.is_asleep(volume) && !volume.is_lost_with(|n| !self.is_up(n) || behind(n))
     }
 
     /// Whether a volume cannot go on before nodes are back: it is asleep, and does not only rest.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use super::{ClusterMap, Extent, Reservations, Source, Volume};
 use crate::policy::{Every, Policy, Schedule};
-use crate::store::{Merge, View, Views};
+use crate::store::{View, Views};
 use crate::units::{NodeId, SPACE_SECTORS, Timestamp, VolumeId, thin_space};
 
 /// Snapshots that a volume may have.
@@ -224,21 +224,6 @@ impl ClusterMap {
         !lacks && volume.extents.iter().all(still) && volume.nodes().iter().all(|n| self.is_up(*n))
     }
 
-    /// What disks merge into a volume of the content of the one below it. While a disk of either is away or lacks something, only
-    /// what the volume hides on any disk is dropped, which changes no view: a full disk needs that space to catch up.
-    fn merge_below(&self, volume: &Volume, below: &Volume) -> Merge {
-        let is_merged = |below: VolumeId| self.merges_into(below).is_some();
-        let has_all = || self.has_all_disks(volume) && self.has_all_disks(below);
-        match self.is_to_be_merged(below) {
-            true if is_merged(below.id) => Merge::All,
-            // A slot below may be given to it just then.
-            true if !has_all() && !self.all_below(below.id).any(|v| is_merged(v.id)) => {
-                Merge::Hidden
-            }
-            _ => Merge::None,
-        }
-    }
-
     /// Whether a deleted snapshot has one volume above it.
     fn is_to_be_merged(&self, volume: &Volume) -> bool {
         volume.is_snapshot() && volume.is_deleted() && self.above(volume.id).count() == 1
@@ -330,7 +315,7 @@ impl ClusterMap {
             let Some(below) = volume.lineage.below.and_then(|id| self.volumes.get(&id)) else {
                 continue;
             };
-            let merge = self.merge_below(volume, below);
+            let merges = self.merges_into(below.id) == Some(volume.id);
             let flattens = self.can_flatten(volume);
             for (n, extent) in volume.extents.iter().enumerate().take(below.extents.len()) {
                 let place = |extent: &Extent| extent.place_on(node).map(|(_, sector)| sector);
@@ -340,7 +325,7 @@ impl ClusterMap {
                 };
                 let count = volume.extent_sectors(n).min(below.extent_sectors(n));
                 let sectors = first..first + count;
-                all.push(View { sectors, below: of_below, merge, flattens });
+                all.push(View { sectors, below: of_below, merges, flattens });
             }
         }
         Views::new(all)

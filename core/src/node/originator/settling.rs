@@ -105,7 +105,7 @@ impl Originator {
         let Some(txn) = self.txns.get_mut(&ts) else { return };
         let (id, named, space) = (txn.volume.id, txn.job.volume, txn.volume.space());
         let found = self.map.volume_in_space(id, named, space);
-        let found = found.filter(|_| self.config.follows_spaces());
+        let found = found.filter(|_| self.config.decides_in_its_space());
         txn.volume = found.unwrap_or_else(|| &self.map.volumes[&named]).clone();
     }
 

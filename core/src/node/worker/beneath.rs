@@ -109,7 +109,6 @@ impl Worker {
             for (sector, mark) in shown {
                 self.exposure.marks.entry(sector).or_insert(mark);
             }
-            self.exposure.inherit_unplaced(&view);
         }
     }
 }

@@ -135,11 +135,7 @@ impl Exposure {
         unit_at: impl Fn(u64) -> Option<Unit>,
     ) {
         let replaced = std::mem::take(&mut self.replaced);
-        // Of parity the search has seen this content, and no mark under it.
-        let is_parity = |sector: u64| unit_at(sector).is_some_and(|unit| unit.covers.is_some());
-        let hidden = self.unplaced_sectors().filter(|sector| is_parity(*sector));
-        let hidden: Vec<_> = hidden.map(|sector| (sector, Timestamp::ZERO)).collect();
-        for (sector, ts) in found.into_iter().chain(hidden) {
+        for (sector, ts) in found {
             if replaced.get(&sector).is_some_and(|content| *content > ts) {
                 continue;
             }
@@ -580,8 +576,6 @@ impl Worker {
         }
     }
 }
-
-mod unplaced;
 
 #[cfg(test)]
 mod tests;

@@ -86,7 +86,6 @@ impl Worker {
         let txn = &self.txns[&ts];
         if txn.puts_back() {
             self.filling.lacks_space(txn.volume);
-            self.store.look_for_hidden();
         }
         self.refuse(ts, Refusal::Full, outbox);
     }

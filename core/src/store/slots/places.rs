@@ -258,7 +258,7 @@ impl Placed for Places {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{Merge, View};
+    use crate::store::View;
 
     /// Slots get and lose places at random, and spaces come to lie over others: the numbers are those that a count of all
     /// finds, and the remembered slots below others are those that another look finds.
@@ -269,7 +269,7 @@ mod tests {
         let view = |above: u64, below: u64, slots: Range<u64>| {
             let at = |space: u64, slot: u64| space * SPACE_SECTORS + slot * SIZE;
             let sectors = at(above, slots.start) + 3..at(above, slots.end);
-            View { sectors, below: at(below, slots.start) + 3, merge: Merge::None, flattens: false }
+            View { sectors, below: at(below, slots.start) + 3, merges: false, flattens: false }
         };
         // Over slots 4 to 8 and 20 to 30 of space 0 lie two spaces, and over one of them a third.
         let all = |below_3: u64| {

@@ -41,7 +41,6 @@ fn a_node_has_missed_what_others_with_a_say_have_unsettled() {
         written: &BTreeMap::new(),
         exposed: &BTreeSet::new(),
         copied: &BTreeSet::new(),
-        refreshing: &BTreeSet::new(),
         pending: &BTreeSet::new(),
     };
     let away = Attendance { away: [NodeId(1)].into(), ..Attendance::default() };

@@ -27,47 +27,6 @@ fn a_volume_waits_for_the_disk_that_a_column_is_copied_from() {
     assert!(!map.is_asleep(volume(&map)) && !map.is_stale(from));
 }
 
-/// A node is back with parity to compute. Without a disk that a column is copied from or to, the rest of the copy is nowhere
-/// else: the volume waits for it, also when its node only restarts.
-#[test]
-fn a_volume_waits_for_the_disks_of_a_copy_while_parity_is_to_be_computed() {
-    let copying = |is_refreshing: bool, goes: fn(&[NodeId; 2]) -> NodeId, restarts: bool| {
-        let mut a = started("raid1", 3, 1);
-        let from = volume(a.map()).extents[0].columns[0].0;
-        change(&mut a, Change::Drain(from, true), 20);
-        let to = volume(a.map()).extents[0].columns[0].0;
-        let refreshing = if is_refreshing { vec![VolumeId(1)] } else { Vec::new() };
-        let said = Undescribed { refreshing, ..Undescribed::default() };
-        let node = goes(&[from, to]);
-        let mut asleep = false;
-        if restarts {
-            a.handle(AuthorityInput::NodeDown(node), &mut Vec::new());
-        } else {
-            let down = AuthorityInput::NodeDown(node);
-            let map = change_said(true, &knows_nothing, &said, &mut a, down, 30).unwrap();
-            asleep = map.lacks_nodes(volume(&map));
-        }
-        if asleep {
-            // Whoever gives it up knows that it does not come back.
-            let mut a = Authority::new(a.map().clone());
-            let all = (0..3).filter(|n| NodeId(*n) != node).map(|n| arrival(n, 1)).collect();
-            change_said(true, &knows_nothing, &said, &mut a, AuthorityInput::Start(all), 33);
-            let given_up = Change::GiveUp(node);
-            let map = change_said(true, &knows_nothing, &said, &mut a, given_up, 36).unwrap();
-            assert!(!map.is_asleep(volume(&map)));
-        }
-        let up = AuthorityInput::NodeUp(arrival(node.0, 1));
-        let map = change_said(true, &knows_nothing, &said, &mut a, up, 40).unwrap();
-        assert!(!map.is_asleep(volume(&map)));
-        (asleep, volume(&map).extents[0].leaving.values().any(|place| place.0 == from))
-    };
-    for goes in [|all: &[NodeId; 2]| all[0], |all: &[NodeId; 2]| all[1]] {
-        assert_eq!(copying(true, goes, false), (true, true));
-        assert_eq!(copying(false, goes, false), (false, false));
-        assert_eq!(copying(true, goes, true), (false, true));
-    }
-}
-
 /// Who has the column when a write begins says whether it has happened. The disk that the column came to later has never heard
 /// of it, and would say that it has not.
 #[test]
