@@ -68,7 +68,8 @@ impl Run {
         let Some(slow) = self.slow_disks.as_mut() else { return };
         let whole = slow.whole_for(is_whole, now);
         if slow.back_off.is_away() {
-            let is_due = slow.back_off.left(now).is_none() || !(is_alone || has_processes);
+            // A process starts it by itself.
+            let is_due = !has_processes && (slow.back_off.left(now).is_none() || !is_alone);
             if runs || is_due {
                 slow.back_off.is_back(now);
                 slow.counts.1 += 1;
@@ -92,7 +93,6 @@ impl Run {
             if now + left >= slow.until {
                 self.plan(left, Fault::Watch(node));
             }
-            // Its process goes on, and starts it again.
             self.fault(match has_processes {
                 true => Fault::Member(MemberFault::DieAlone(node, left)),
                 false => Fault::Kill(node, false),
