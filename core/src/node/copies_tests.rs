@@ -133,6 +133,17 @@ fn who_said_that_it_has_copies_reports_when_it_has_none_any_more() {
     assert!(bench.reports.iter().any(folded), "{:?}", bench.reports);
 }
 
+/// It could not name any volume when it stopped: the authority counts all on its disk as named.
+#[test]
+fn a_node_that_has_started_reports_when_it_knows_which_parity_is_marked() {
+    let first = moving(copied(1, Attendance::default()));
+    let mut bench = Bench::in_map(NodeConfig::default(), first);
+    while bench.disk_works().is_some() {}
+    bench.handle(Input::Timer(Timer::Tick));
+    let done = |r: &MemberReport| matches!(r, MemberReport::ParityDone { epoch: 1, volumes } if *volumes == [VOLUME]);
+    assert!(bench.reports.iter().any(done), "{:?}", bench.reports);
+}
+
 /// Whatever waits for folds of other volumes goes on without it.
 #[test]
 fn copies_that_cannot_be_folded_are_not_waited_for() {

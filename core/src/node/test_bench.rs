@@ -56,6 +56,11 @@ impl Bench {
 
     /// With a configuration, but for the store's.
     pub fn with(config: NodeConfig) -> Bench {
+        Bench::in_map(config, map(1, Attendance::default()))
+    }
+
+    /// With this as its first map.
+    pub fn in_map(config: NodeConfig, map: Arc<ClusterMap>) -> Bench {
         let sectors = Superblock::JOURNAL + 4096;
         let store = StoreConfig { full: Some(Superblock::SLOT), ..StoreConfig::default() };
         let config = NodeConfig { store, ..config };
@@ -72,7 +77,7 @@ impl Bench {
         let mut out = Vec::new();
         bench.node.start(&mut out);
         bench.take(out);
-        bench.enter(map(1, Attendance::default()), Timestamp::ZERO);
+        bench.enter(map, Timestamp::ZERO);
         bench
     }
 

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::cluster::map::ClusterMap;
+use crate::cluster::map::{ClusterMap, Volume};
 use crate::cluster::message::{Memory, Undescribed};
 use crate::order::FOLLOWED;
 use crate::store::Reached;
-use crate::units::{NodeId, Timestamp};
+use crate::units::{NodeId, Timestamp, VolumeId};
 
 /// What a node said that has stopped, as in [`MemberReport::Frozen`].
 #[derive(Clone, Debug, Hash)]
@@ -52,4 +52,15 @@ pub(super) fn forgetful(map: &ClusterMap, frozen: &BTreeMap<NodeId, Frozen>) -> 
     };
     let forgot = |(node, f): &(&NodeId, &Frozen)| f.memory.forgot || shown(**node, &f.memory);
     frozen.iter().filter(forgot).map(|(node, _)| *node).collect()
+}
+
+/// The volumes with columns on the disks of nodes that have just started. Such a node knows no volume yet, and not which parity
+/// on its disk is marked: any may be.
+pub(super) fn unsearched(
+    map: &ClusterMap,
+    fresh: &BTreeSet<NodeId>,
+) -> BTreeSet<(VolumeId, NodeId)> {
+    let has = |v: &Volume, n: NodeId| v.extents.iter().any(|e| e.column_of(n).is_some());
+    let on = |n: NodeId| map.volumes.values().filter(move |v| has(v, n)).map(move |v| (v.id, n));
+    fresh.iter().flat_map(|n| on(*n)).collect()
 }

@@ -32,7 +32,7 @@ pub use policy::PolicyChange;
 use super::map::{ClusterMap, NodeInfo};
 use super::message::{MapMessage, MemberReport, Undescribed};
 use crate::units::{Epoch, Nanos, NodeId, Timestamp, VolumeId};
-use frozen::{Frozen, forgetful, known_of, latest_right};
+use frozen::{Frozen, forgetful, known_of, latest_right, unsearched};
 use giving_up::Absences;
 use next_map::Findings;
 
@@ -345,11 +345,13 @@ impl Authority {
         let fresh = frozen.iter().filter(|(_, f)| f.memory.began == 0);
         let looked_at = &fresh.map(|(node, _)| *node).collect();
         let all = || frozen.iter().map(|(node, f)| (*node, &f.undescribed));
-        let exposed = &all().flat_map(|(_, u)| u.exposed.iter().copied()).collect();
+        let unsearched = unsearched(&self.map, looked_at);
+        let exposed = all().flat_map(|(_, u)| u.exposed.iter().copied());
+        let exposed = &exposed.chain(unsearched.iter().map(|(id, _)| *id)).collect();
         let copied = &all().flat_map(|(_, u)| u.copied.iter().copied()).collect();
         let of = |u: &Undescribed| [&u.copied[..], &u.refreshing[..]].concat();
         let on = all().flat_map(|(node, u)| of(u).into_iter().map(move |id| (id, node)));
-        let on: BTreeSet<(VolumeId, NodeId)> = on.collect();
+        let on: BTreeSet<(VolumeId, NodeId)> = on.chain(unsearched).collect();
         let pending = &on.iter().map(|(id, _)| *id).collect();
         self.pending = Pending { on, ..Pending::default() };
         let written = &frozen.iter().map(|(node, f)| (*node, f.written)).collect();

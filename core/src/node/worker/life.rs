@@ -122,6 +122,13 @@ impl Worker {
         self.inquiries.clear();
         self.filling.look_anew();
         self.refreshing.enter(map.moving());
+        if before.epoch == 0 {
+            // It knew no volume when it stopped. The authority counts all that are on this disk as named, and waits for those
+            // whose columns are to move.
+            let mut unknown = self.volumes_to_refresh();
+            unknown.retain(|id| self.refreshing.moves(*id));
+            self.folding.is_said(unknown);
+        }
         self.folding.enter(self.parity_to_report());
         self.into_parity.enter(floor);
         let views = self.views.clone();

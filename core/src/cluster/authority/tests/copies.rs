@@ -57,6 +57,22 @@ fn a_column_moves_when_parity_that_waited_is_computed() {
 }
 
 #[test]
+fn a_column_moves_when_a_node_that_has_started_has_searched_its_disk() {
+    let mut a = started("rs:2+1", 4, 1);
+    let before = columns(a.map());
+    let starts = |node: NodeId| {
+        let began = u64::from(node != before[2]);
+        (Memory { began, ..Memory::default() }, Vec::new())
+    };
+    let map = change_while(true, &starts, &mut a, Change::Drain(before[0], true), 20).unwrap();
+    assert_eq!(columns(&map), before, "it may have parity to compute");
+    let others = (0..4).filter(|n| NodeId(*n) != before[2]).filter_map(|n| folded(&mut a, n, 30));
+    assert_eq!(others.count(), 0, "they are not waited for");
+    let map = folded(&mut a, before[2].0, 30).unwrap();
+    assert!(!columns(&map).contains(&before[0]), "it moves");
+}
+
+#[test]
 fn disks_are_made_equally_full_when_parity_that_waited_is_computed() {
     let mut a = started("raid1", 3, 90);
     change(&mut a, admit(3, Arc::new(Home::default())), 20);

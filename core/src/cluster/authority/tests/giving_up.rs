@@ -190,6 +190,28 @@ fn content_that_is_on_one_disk_alone_is_waited_for() {
     assert!(lost);
 }
 
+/// A node that has just started names no volume: it does not know yet which parity on its disk is marked. Content of a node
+/// that is due may be there alone.
+#[test]
+fn nobody_is_given_up_before_the_marks_of_all_others_are_known() {
+    let mut a = impatient("rs:2+1", 5, 10);
+    down(&mut a, 0, 20);
+    change(&mut a, AuthorityInput::Tick(0), 21);
+    a.handle(AuthorityInput::NodeDown(NodeId(1)), &mut Vec::new());
+    a.handle(AuthorityInput::Tick(LIMIT), &mut Vec::new());
+    let starts = |node: NodeId| {
+        let began = u64::from(node != NodeId(1));
+        (Memory { began, ..Memory::default() }, Vec::new())
+    };
+    let up = AuthorityInput::NodeUp(arrival(1, 1));
+    let map = change_while(true, &starts, &mut a, up, 22).unwrap();
+    assert!(map.is_up(NodeId(1)) && !map.nodes[0].given_up);
+    assert_eq!(prospect(&a, 0), Prospect::Hindered(Hindrance::Exposed(VolumeId(1))));
+    caught_up(&mut a, 1, 23);
+    let map = change(&mut a, AuthorityInput::Tick(2 * LIMIT), 24).unwrap();
+    assert!(map.nodes[0].given_up);
+}
+
 /// A volume that rests could go on: it does when a node is given up.
 #[test]
 fn a_volume_that_rests_does_not_keep_a_node() {

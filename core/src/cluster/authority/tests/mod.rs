@@ -66,7 +66,7 @@ fn stopped(epoch: Epoch, time: u64, copied: Vec<VolumeId>) -> MemberReport {
         clock: at(time),
         written: at(time),
         busy: true,
-        memory: Memory::default(),
+        memory: Memory { began: 1, ..Memory::default() },
         heard: Vec::new(),
         undescribed: Undescribed { copied, ..Undescribed::default() },
     }
@@ -91,7 +91,7 @@ fn change(
 type Knows<'a> = &'a dyn Fn(NodeId) -> (Memory, Vec<(NodeId, Reached)>);
 
 fn knows_nothing(_: NodeId) -> (Memory, Vec<(NodeId, Reached)>) {
-    (Memory::default(), Vec::new())
+    (Memory { began: 1, ..Memory::default() }, Vec::new())
 }
 
 /// The same while nobody has anything in work.
