@@ -135,7 +135,11 @@ impl Exposure {
         unit_at: impl Fn(u64) -> Option<Unit>,
     ) {
         let replaced = std::mem::take(&mut self.replaced);
-        for (sector, ts) in found {
+        // Of parity the search has seen this content, and no mark under it.
+        let is_parity = |sector: u64| unit_at(sector).is_some_and(|unit| unit.covers.is_some());
+        let hidden = self.unplaced_sectors().filter(|sector| is_parity(*sector));
+        let hidden: Vec<_> = hidden.map(|sector| (sector, Timestamp::ZERO)).collect();
+        for (sector, ts) in found.into_iter().chain(hidden) {
             if replaced.get(&sector).is_some_and(|content| *content > ts) {
                 continue;
             }
@@ -217,6 +221,17 @@ impl Exposure {
         let mut marked = self.marks.range(sectors).map(|(sector, _)| *sector);
         let first = marked.next()?;
         Some(first..marked.next_back().unwrap_or(first) + 1)
+    }
+
+    /// Sectors with content of writes without journal that is committed, and not in place yet.
+    fn unplaced_sectors(&self) -> impl Iterator<Item = u64> + '_ {
+        self.unplaced.values().flatten().flat_map(|changed| changed.sectors.clone())
+    }
+
+    /// Whether a sector of data is marked, and no content of it is committed.
+    pub fn lacks_content(&self, sector: u64) -> bool {
+        let has = |changed: &Changed| changed.sectors.contains(&sector);
+        self.marks.contains_key(&sector) && !self.unplaced.values().flatten().any(has)
     }
 
     /// Whether all of these sectors are marked.

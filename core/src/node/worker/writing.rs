@@ -382,7 +382,7 @@ impl Worker {
         let mut out = Vec::new();
         for change in changes {
             for (n, sector) in change.sectors().enumerate() {
-                if change.kind.is_mark() || self.exposure.has(&(sector..sector + 1)) {
+                if change.kind.is_mark() || self.exposure.lacks_content(sector) {
                     let at = n * SECTOR as usize;
                     let data = change.data.slice(at, at + SECTOR as usize);
                     out.push(Change { sector, kind: change.kind, data });

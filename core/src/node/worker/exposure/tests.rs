@@ -101,3 +101,18 @@ fn a_sector_that_is_dropped_has_no_mark_left() {
     assert_eq!(exposure.unrecoverable_in(0..8), 0);
     exposure.check_sums();
 }
+
+#[test]
+fn content_that_is_not_in_place_counts_as_marked_after_a_search() {
+    let at = |n| Timestamp::new(n, NodeId(0));
+    let content = |sectors| Changed { sectors, kind: ChangeKind::Content };
+    let mut exposure = Exposure::default();
+    exposure.unplaced.insert(at(5), vec![content(2..4), content(20..21)]);
+    // The search has found no mark there: it has seen the content.
+    exposure.found(vec![(6, at(1))], 0, unit);
+    let marked = |e: &Exposure| e.marked_since(0..99).map(|(sector, _)| sector).collect::<Vec<_>>();
+    assert_eq!(marked(&exposure), [2, 3, 6], "sector 20 is no parity");
+    assert!(exposure.lacks_content(6) && !exposure.lacks_content(2) && !exposure.lacks_content(7));
+    exposure.changed(at(5), &content(2..4), 0, unit);
+    assert_eq!(marked(&exposure), [6]);
+}
