@@ -52,6 +52,25 @@ pub enum HostOp {
     },
 }
 
+impl HostOp {
+    /// The bytes of the volume that it covers, if any.
+    pub fn range(&self) -> Option<Range> {
+        match self {
+            HostOp::Read(r) | HostOp::WriteZeroes(r) | HostOp::Trim(r) | HostOp::Holes(r) => {
+                Some(*r)
+            }
+            HostOp::Refresh(r) | HostOp::Lost(r) | HostOp::Exposed(r) | HostOp::Accept(r) => {
+                Some(*r)
+            }
+            HostOp::Changed(r, _) => Some(*r),
+            HostOp::Write(offset, data) | HostOp::Modify { offset, data, .. } => {
+                Some(Range { offset: *offset, len: data.len() as u64 })
+            }
+            HostOp::Flush | HostOp::Scrub { .. } => None,
+        }
+    }
+}
+
 /// How the new content follows from the old.
 #[derive(Clone, Debug, Hash)]
 pub enum Modification {

@@ -91,7 +91,7 @@ use background::Background;
 use controlling::Controlling;
 use endpoint::Endpoint;
 use lock_server::LockServer;
-use originator::{Originator, range_of, whole_stripes};
+use originator::{Originator, whole_stripes};
 use outbox::Outbox;
 use sequencing::Sequencing;
 use worker::Worker;

@@ -16,7 +16,7 @@ use super::controlling::AHEAD;
 use super::outbox::Outbox;
 use super::{
     Ask, Body, Header, Holder, HostData, HostError, HostOp, Key, NodeClock, NodeConfig, Stage,
-    Task, Wish, range_of, whole_stripes,
+    Task, Wish, whole_stripes,
 };
 use crate::Buffer;
 use crate::cluster::{ClusterMap, Volume};
@@ -123,7 +123,7 @@ impl Endpoint {
         let Some(volume) = self.map.volumes.get(&volume).filter(controlled).cloned() else {
             return Some(op);
         };
-        let range = match (&op, range_of(&op)) {
+        let range = match (&op, op.range()) {
             (HostOp::Trim(range), _) => match whole_stripes(&volume, *range) {
                 Some(inner) if volume.holds(*range) => inner,
                 _ => return Some(op),

@@ -81,7 +81,7 @@ use rebuilding::Rebuilds;
 use recalling::Recall;
 use relying::KnownMarks;
 use requests::OpenRequest;
-pub(super) use requests::{range_of, whole_stripes};
+pub(super) use requests::whole_stripes;
 pub use scrubbing::{ScrubFindings, ScrubProgress};
 pub use speeds::RunningMedian;
 pub use spent::Spent;

@@ -85,7 +85,7 @@ impl Originator {
             outbox.reply(id, Err(HostError::NoVolume));
             return;
         };
-        if let Some(range) = range_of(&op)
+        if let Some(range) = op.range()
             && (range.len == 0 || range.end() > volume.size || range.end() < range.offset)
         {
             outbox.reply(id, Err(out_of_range(range, &volume, origin)));
@@ -334,19 +334,6 @@ fn out_of_range(range: Range, volume: &Volume, origin: Option<Origin>) -> HostEr
     match origin.is_some_and(|o| o.again.is_some()) {
         true => HostError::OutcomeUnknown,
         false => HostError::OutOfRange { offset, len, size: volume.size },
-    }
-}
-
-/// The bytes of the volume that a request covers, if any.
-pub(in crate::node) fn range_of(op: &HostOp) -> Option<Range> {
-    match op {
-        HostOp::Read(r) | HostOp::WriteZeroes(r) | HostOp::Trim(r) | HostOp::Holes(r) => Some(*r),
-        HostOp::Refresh(r) | HostOp::Lost(r) | HostOp::Exposed(r) | HostOp::Accept(r) => Some(*r),
-        HostOp::Changed(r, _) => Some(*r),
-        HostOp::Write(offset, data) | HostOp::Modify { offset, data, .. } => {
-            Some(Range { offset: *offset, len: data.len() as u64 })
-        }
-        HostOp::Flush | HostOp::Scrub { .. } => None,
     }
 }
 

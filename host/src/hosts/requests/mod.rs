@@ -34,7 +34,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::time::Instant;
 
-use weft_core::cluster::{Access, ClusterMap, Registrant};
+use weft_core::cluster::{ClusterMap, Registrant};
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::order::{Again, Asker, HostId, Origin, Place, RequestId};
 use weft_core::units::{Epoch, Timestamp, VolumeId};
@@ -179,54 +179,6 @@ impl Pending {
 
     fn changes(&self) -> bool {
         self.claim.is_some_and(|c| c.changes())
-    }
-
-    /// Whether it compares and writes, and has begun before: its host must not hear that it was refused. Other writes are refused
-    /// as before: hosts expect a conflict after another host's reservation.
-    fn may_have_happened(&self) -> bool {
-        (self.again || self.job.again) && matches!(self.job.op, HostOp::Modify { .. })
-    }
-
-    /// Whether it is a change that came before a reset of the volume that concerns it.
-    fn was_reset(&self, resets: &Resets) -> bool {
-        let came = self.job.came.filter(|_| self.changes());
-        came.is_some_and(|epoch| resets.is_after(self.job.volume, epoch))
-    }
-
-    /// Whether it is a change that came before its host was preempted.
-    fn was_preempted(&self, resets: &Resets) -> bool {
-        let came = self.job.came.filter(|_| self.changes());
-        let asked = self.job.registrant.as_deref().zip(came);
-        asked.is_some_and(|(who, epoch)| resets.is_preempted(self.job.volume, who, epoch))
-    }
-
-    /// Whether it writes for a host, or reads; nothing for what neither rights nor reservations are about.
-    fn writes(&self) -> Option<bool> {
-        match self.job.op {
-            HostOp::Read(_) | HostOp::Holes(_) | HostOp::Changed(..) | HostOp::Exposed(_) => {
-                Some(false)
-            }
-            HostOp::Write(..)
-            | HostOp::Modify { .. }
-            | HostOp::WriteZeroes(_)
-            | HostOp::Trim(_) => Some(true),
-            _ => None,
-        }
-    }
-
-    /// Whether its host may do that with the volume.
-    fn has_right(&self, map: &ClusterMap) -> bool {
-        let Some((who, writes)) = self.job.who.as_deref().zip(self.writes()) else { return true };
-        let Some(volume) = map.volumes.get(&self.job.volume) else { return true };
-        who.access(map, volume).is_ok_and(|access| !writes || access == Access::Full)
-    }
-
-    /// Whether no other host's reservation forbids it.
-    fn is_permitted(&self, map: &ClusterMap) -> bool {
-        let Some(writes) = self.writes() else { return true };
-        let of_host = !matches!(self.owner, Some(Owner::Control { .. }));
-        let volume = map.volumes.get(&self.job.volume).filter(|_| of_host);
-        volume.is_none_or(|v| v.reservations.permit(self.job.registrant.as_deref(), writes))
     }
 }
 
@@ -396,8 +348,10 @@ impl Requests {
         }
         self.resets.look(engine.map());
         let refusal = self.refusal(&pending, engine.map());
-        if refusal == Some(HostError::Reserved) && engine.expects_map() {
-            // The map that comes may permit it: perhaps another host has been told so already.
+        let may_pass =
+            |e: &HostError| matches!(e, HostError::Reserved | HostError::OutOfRange { .. });
+        if refusal.as_ref().is_some_and(may_pass) && engine.expects_map() {
+            // The map that comes may permit it: perhaps another process has told hosts so already.
             return self.parked.push(pending);
         }
         let number = self.next;
@@ -426,15 +380,6 @@ impl Requests {
             (Some(node), None, None) => engine.submit(node, number, job.volume, job.op),
             (None, ..) => engine.answer((number, Err(refused(HostError::NotServing)))),
         }
-    }
-
-    /// Why a request may not begin under a map, whether it has begun before or not, if that is so.
-    fn refusal(&self, pending: &Pending, map: &ClusterMap) -> Option<HostError> {
-        if pending.was_reset(&self.resets) || !pending.has_right(map) {
-            return Some(HostError::Gone);
-        }
-        let is_preempted = pending.was_preempted(&self.resets);
-        (is_preempted || !pending.is_permitted(map)).then_some(HostError::Reserved)
     }
 
     /// A request is not in work any more, so that those it stood in the way of may be.
@@ -584,6 +529,8 @@ impl Requests {
         all.filter(of_host).map(|p| (p.job.volume, &p.course))
     }
 }
+
+mod refusing;
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use weft_core::Buffer;
 use weft_core::cluster::{
-    Change, HostChange, ReservationAction, ReservationChange, ReservationKind,
+    Access, Change, HostChange, ReservationAction, ReservationChange, ReservationKind, VolumeSize,
 };
 use weft_core::plan::Range;
 
@@ -172,6 +172,31 @@ fn what_a_preempted_host_asked_before_is_not_begun_once_it_has_registered_again(
         assert_eq!(w.refused(job("loser", now, write())), None, "it came later");
         w.until(|w| w.answered.len() == 3);
     }
+}
+
+/// While a volume grows its new part has what another volume left there. The node would show it.
+#[test]
+fn a_host_sees_nothing_beyond_what_its_volume_shows() {
+    let mut w = world();
+    let size = w.engine.map().volumes[&VOLUME].size;
+    let visible = size - 8192;
+    let shrunk = VolumeSize { size, visible, more: Vec::new() };
+    w.engine.change(Change::SizeVolume(VOLUME, shrunk));
+    w.until(|w| w.engine.map().volumes[&VOLUME].visible == visible && w.engine.is_settled());
+    let read = |offset, len| HostOp::Read(Range { offset, len });
+    let write = |offset| HostOp::Write(offset, Buffer::from(vec![1; 4096]));
+    let job = |op| Job::new(VOLUME, op, false);
+    let beyond = |offset, len| Some(HostError::OutOfRange { offset, len, size: visible });
+    for (offset, len) in [(visible, 4096), (visible - 4096, 8192), (u64::MAX - 4095, 4096)] {
+        assert_eq!(w.refused(job(read(offset, len))), beyond(offset, len));
+    }
+    assert_eq!(w.refused(job(write(visible))), beyond(visible, 4096));
+    let again = Job { again: true, ..job(write(visible)) };
+    assert_eq!(w.refused(again), Some(HostError::OutcomeUnknown), "it may have been larger");
+    assert_eq!(w.refused(job(read(visible - 4096, 4096))), None);
+    // The zeros are written there by the control.
+    w.submit(2, 0, write(visible));
+    w.until(|w| w.answered.len() == 2);
 }
 
 /// Also one that was begun while its host had the right, and whose node has stopped.
