@@ -182,7 +182,11 @@ fn answer(number: u64, result: Result<HostData, Failure>) -> Answer {
 }
 
 fn code(failure: &Failure) -> (Code, Option<RequestId>) {
-    let Failure::Host(error) = failure else { return (Code::TooFarAhead, None) };
+    let error = match failure {
+        Failure::Host(error) => error,
+        Failure::TooFarAhead { .. } => return (Code::TooFarAhead, None),
+        Failure::NamesLater { .. } => return (Code::Cycle, None),
+    };
     let place = match error {
         HostError::Place(place) => place,
         HostError::NoVolume => return (Code::NoVolume, None),

@@ -80,7 +80,9 @@ pub(super) fn reply(result: Result<HostData, Failure>) -> Result<Reply, iscsi::F
             | HostData::Scrubbed(..),
         ) => return Ok(Reply::Done),
         Err(Failure::Host(error)) => error,
-        Err(Failure::TooFarAhead { .. }) => return Err(iscsi::Failure::Failed),
+        Err(Failure::TooFarAhead { .. } | Failure::NamesLater { .. }) => {
+            return Err(iscsi::Failure::Failed);
+        }
     };
     Err(failure(error))
 }

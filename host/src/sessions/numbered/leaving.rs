@@ -45,7 +45,7 @@ impl NumberedHosts {
     /// A host has come from another process, where these were done.
     pub(crate) fn adopt(&mut self, host: HostId, done: &[u64]) {
         if let Some(session) = self.hosts.get_mut(&host) {
-            for number in done {
+            for number in done.iter().filter(|number| **number >= session.oldest) {
                 session.requests.entry(*number).or_insert(State::Done);
             }
         }
@@ -58,6 +58,7 @@ impl NumberedHost {
         self.has_left = true;
         self.names = Names::new(host);
         self.requests.retain(|_, state| matches!(state, State::Done));
+        self.heard_failures.clear();
         self.requests.keys().copied().collect()
     }
 }

@@ -24,6 +24,7 @@
 //!
 //! No I/O and no clock here: the reactor says what time it is and does what comes of it.
 
+mod hearing;
 mod leaving;
 mod names;
 
@@ -47,10 +48,6 @@ pub(crate) const MOST_UNISSUED: usize = 64;
 /// How far a number may be ahead of the oldest that its host has not heard of. It bounds the state kept of a host's
 /// requests.
 pub(crate) const AHEAD: u64 = 16_384;
-
-/// How long a failure is known after its host has heard of it: requests that name it may be on
-/// their way (3.4.3 keeps aborted ones as long).
-const ABORTED_KEPT: Duration = Duration::from_secs(10);
 
 /// How long a host is remembered that is not connected.
 const REMEMBERED: Duration = Duration::from_secs(600);
@@ -106,6 +103,14 @@ pub(crate) enum Failure {
         number: u64,
         /// The oldest that the host has not heard of.
         oldest: u64,
+    },
+    /// It names a request of its host with a higher number.
+    #[error("request {number} cannot follow {named}, which comes later; name earlier requests")]
+    NamesLater {
+        /// The request.
+        number: u64,
+        /// What it names.
+        named: u64,
     },
 }
 
@@ -171,6 +176,8 @@ struct NumberedHost {
     stay: u64,
     oldest: u64,
     requests: BTreeMap<u64, State>,
+    /// The failed ones that the host has heard of, the oldest first.
+    heard_failures: BTreeSet<(Instant, u64)>,
     /// Of a request: those held that wait for it.
     followers: BTreeMap<u64, BTreeSet<u64>>,
     /// Requests that others wait for and that have not been sent; and since when.
@@ -220,6 +227,7 @@ impl NumberedHosts {
             stay: 0,
             oldest: 1,
             requests: BTreeMap::new(),
+            heard_failures: BTreeSet::new(),
             followers: BTreeMap::new(),
             unissued: BTreeMap::new(),
             names: Names::new(host),
@@ -310,7 +318,7 @@ impl NumberedHosts {
                 session.unissued.remove(&number);
                 // Nothing could come after it any more: it is refused when it comes.
                 let late = PlaceError::TooLate(RequestId { host: *host, number });
-                session.requests.insert(number, State::Failed(late.into(), now));
+                session.note_failure(number, late.into(), now);
                 let why = PlaceError::NeverIssued(RequestId { host: *host, number });
                 for follower in session.followers.remove(&number).unwrap_or_default() {
                     session.fail(*host, follower, why.clone().into(), now, out);
@@ -366,23 +374,6 @@ impl NumberedHost {
         }
     }
 
-    /// The host has heard the end of all before `oldest`.
-    fn hear(&mut self, oldest: u64, now: Instant) {
-        if oldest <= self.oldest {
-            return;
-        }
-        self.oldest = oldest;
-        self.names.hear(oldest);
-        self.requests.retain(|number, state| match state {
-            _ if *number >= oldest => true,
-            State::Done => false,
-            State::Failed(_, at) => {
-                oldest - number < AHEAD && now.duration_since(*at) < ABORTED_KEPT
-            }
-            State::Held { .. } | State::InWork { .. } => true,
-        });
-    }
-
     /// Finds a new request's place.
     fn place(&mut self, host: HostId, ask: Ask, now: Instant, out: &mut Vec<Step>) {
         let number = ask.number;
@@ -395,7 +386,7 @@ impl NumberedHost {
             return self.begin(host, ask, out);
         }
         match self.waits(host, &ask) {
-            Err(why) => self.fail(host, number, ask.refused(why.into()), now, out),
+            Err(why) => self.fail(host, number, ask.refused(why), now, out),
             Ok(waits) if waits.is_empty() => self.begin(host, ask, out),
             Ok(waits) => {
                 for wait in &waits {
@@ -423,20 +414,24 @@ impl NumberedHost {
     }
 
     /// What a request has to wait for.
-    fn waits(&self, host: HostId, ask: &Ask) -> Result<BTreeSet<u64>, PlaceError> {
+    fn waits(&self, host: HostId, ask: &Ask) -> Result<BTreeSet<u64>, Failure> {
         let mut waits = BTreeSet::new();
         let mut unissued = self.unissued.len();
         for first in &ask.after {
             let number = first.number;
             if first.host != host {
-                return Err(PlaceError::NotOrdered(*first));
+                return Err(PlaceError::NotOrdered(*first).into());
             }
             if number == ask.number {
-                return Err(PlaceError::AfterItself(*first));
+                return Err(PlaceError::AfterItself(*first).into());
+            }
+            // So there are no cycles to look for.
+            if number > ask.number {
+                return Err(Failure::NamesLater { number: ask.number, named: number });
             }
             match self.requests.get(&number) {
                 Some(State::Failed(why, _)) => {
-                    return Err(PlaceError::Aborted(why.root(*first)));
+                    return Err(PlaceError::Aborted(why.root(*first)).into());
                 }
                 Some(State::Held { .. } | State::InWork { .. }) => drop(waits.insert(number)),
                 Some(State::Done) => {}
@@ -446,36 +441,14 @@ impl NumberedHost {
                     let new = !self.unissued.contains_key(&number) && waits.insert(number);
                     waits.insert(number);
                     unissued += usize::from(new);
-                    if unissued > MOST_UNISSUED || self.is_too_far_ahead(number) {
+                    if unissued > MOST_UNISSUED {
                         let bound = MOST_UNISSUED;
-                        return Err(PlaceError::TooManyUnissued { host: host.0, bound });
+                        return Err(PlaceError::TooManyUnissued { host: host.0, bound }.into());
                     }
                 }
             }
         }
-        match self.leads_to(&waits, ask.number) {
-            true => Err(PlaceError::Cycle(RequestId { host, number: ask.number })),
-            false => Ok(waits),
-        }
-    }
-
-    /// Whether one of `from` waits for `number`, or for one that does, and so on.
-    fn leads_to(&self, from: &BTreeSet<u64>, number: u64) -> bool {
-        if !self.followers.contains_key(&number) {
-            return false;
-        }
-        let (mut next, mut seen) = (from.iter().copied().collect::<Vec<_>>(), BTreeSet::new());
-        while let Some(n) = next.pop() {
-            if n == number {
-                return true;
-            }
-            if let Some(State::Held { waits, .. }) = self.requests.get(&n)
-                && seen.insert(n)
-            {
-                next.extend(waits);
-            }
-        }
-        false
+        Ok(waits)
     }
 
     fn finished(
@@ -513,7 +486,10 @@ impl NumberedHost {
                 self.fail(host, number, why, now, out);
             }
             Ok(data) => {
-                self.requests.insert(number, State::Done);
+                match number < self.oldest {
+                    true => drop(self.requests.remove(&number)),
+                    false => drop(self.requests.insert(number, State::Done)),
+                }
                 if heard {
                     out.push(Step::Answer(host, number, Ok(data)));
                 }
@@ -565,7 +541,7 @@ impl NumberedHost {
                 Some(State::Held { ask, .. }) => ask.refused(why),
                 _ => why,
             };
-            self.requests.insert(number, State::Failed(why.clone(), now));
+            self.note_failure(number, why.clone(), now);
             if let Some(State::Held { waits, .. }) = &before {
                 for wait in waits {
                     self.leave(*wait, number);
