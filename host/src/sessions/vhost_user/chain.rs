@@ -7,13 +7,14 @@ use virtio_bindings::virtio_ring::{VRING_DESC_F_INDIRECT, VRING_DESC_F_NEXT, VRI
 use virtio_queue::desc::split::Descriptor;
 use vm_memory::{Address, Bytes, GuestAddress};
 
+use super::config::SEGMENTS;
 use super::memory::{Guest, Segment, holds};
 
 /// Bytes of a descriptor.
 const DESCRIPTOR: u64 = 16;
 
-/// The most descriptors that a request can have in a table of its own.
-const MOST_INDIRECT: u64 = 1024;
+/// The most descriptors of a request: its segments, a header and a status. It bounds what a turn walks over.
+const MOST_DESCRIPTORS: u64 = SEGMENTS as u64 + 2;
 
 /// A queue cannot go on: what its driver wrote makes no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,14 +75,14 @@ impl Chain {
 
     fn follow(&mut self, guest: &Guest, table: &Table, first: Descriptor) -> Result<(), Broken> {
         let mut descriptor = first;
-        for _ in 0..table.len {
+        for _ in 0..table.len.min(MOST_DESCRIPTORS) {
             self.push(guest, descriptor)?;
             if descriptor.flags() & VRING_DESC_F_NEXT as u16 == 0 {
                 return Ok(());
             }
             descriptor = table.get(guest, descriptor.next())?;
         }
-        Err(Broken("descriptors form a loop"))
+        Err(Broken("a request has too many descriptors, or they form a loop"))
     }
 
     fn push(&mut self, guest: &Guest, descriptor: Descriptor) -> Result<(), Broken> {
@@ -114,7 +115,7 @@ fn indirect(descriptor: Descriptor) -> Result<Table, Broken> {
     if !is_alone || !len.is_multiple_of(DESCRIPTOR) || len == 0 {
         return Err(Broken("a table of descriptors is malformed"));
     }
-    if len / DESCRIPTOR > MOST_INDIRECT {
+    if len / DESCRIPTOR > MOST_DESCRIPTORS {
         return Err(Broken("a table of descriptors is too long"));
     }
     Ok(Table { at: descriptor.addr(), len: len / DESCRIPTOR })

@@ -19,7 +19,7 @@ pub(super) const MOST_QUEUES: usize = 16;
 pub(super) const MOST_ENTRIES: u16 = 1024;
 
 /// Segments of a request, and the length of each. With header and status a request fits in a queue of 128.
-const SEGMENTS: u32 = 126;
+pub(super) const SEGMENTS: u32 = 126;
 const SEGMENT: u32 = 256 << 10;
 
 /// The longest read or write: a little more than what segments allow.

@@ -228,7 +228,7 @@ fn wrong_descriptors_break_a_queue_and_right_ones_do_not() {
         (vec![(0x1000, 24, TABLE, 0)], "malformed"),
         (vec![(0x1000, 0, TABLE, 0)], "malformed"),
         (vec![(0x1000, 32, TABLE | NEXT, 1), status], "malformed"),
-        (vec![(0x1000, 16 * 1025, TABLE, 0)], "too long"),
+        (vec![(0x1000, 16 * 129, TABLE, 0)], "too long"),
         (vec![(0x9000, 32, TABLE, 0)], "is outside"),
         (vec![(0x1000, 32, TABLE, 0), status], "at an invalid place"),
         (vec![header, (0x1000, 32, TABLE, 0)], "at an invalid place"),
@@ -236,6 +236,24 @@ fn wrong_descriptors_break_a_queue_and_right_ones_do_not() {
         let said = walk(&wrong).unwrap_err();
         assert!(said.0.contains(why), "{wrong:x?}: {said}");
     }
+}
+
+/// A driver has as many segments as it was told. A turn does not walk over more.
+#[test]
+fn a_request_has_a_header_its_segments_and_a_status_at_most() {
+    const QUEUE: u16 = 256;
+    let memory = memory();
+    let guest = memory.guest();
+    let walk = |segments: u16| {
+        describe(guest, 0, (0x4000, 16, NEXT, 1));
+        for n in 1..=segments {
+            describe(guest, n, (0x4800, 16, NEXT, n + 1));
+        }
+        describe(guest, segments + 1, (0x5000, 1, FILLED, 0));
+        Chain::walk(guest, GuestAddress(PLACES[0]), QUEUE, 0)
+    };
+    assert_eq!(walk(126).unwrap().to_read.len(), 127);
+    assert!(walk(127).unwrap_err().0.contains("too many descriptors"));
 }
 
 #[test]
