@@ -7,7 +7,7 @@
 //! Changes are asked for in rounds: what comes while one is under way waits for the next, and rounds have a [`Pace`]. A map
 //! with all changes of a round stops hosts' requests once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
@@ -47,6 +47,8 @@ struct Waiting {
     asker: Option<(usize, u64)>,
     peer: String,
     volume: VolumeId,
+    /// The host that takes turns with others.
+    host: String,
     stamp: u64,
     /// The question, which is asked again with the same stamp: the change is made once.
     question: Vec<u8>,
@@ -94,6 +96,7 @@ impl Reservings {
     /// Puts a change on the list of those to ask for.
     fn ask(&mut self, asker: Option<(usize, u64)>, peer: String, change: &ReservationChange) {
         let (volume, stamp, since) = (change.volume, change.stamp, Instant::now());
+        let host = host_of(&change.who.host).to_string();
         let Some(change) = Reserving::of(change) else { return };
         let question = ControlRequest::Reserve { change };
         let question = serde_json::to_vec(&question).expect("a question has words for all it says");
@@ -104,6 +107,7 @@ impl Reservings {
             asker,
             peer,
             volume,
+            host,
             stamp,
             question,
             since,
@@ -174,27 +178,45 @@ impl Reservings {
         if !self.wait(now).is_zero() {
             return Vec::new();
         }
-        let mut asked = BTreeMap::new();
-        let ask = |waiting: &mut Waiting| {
-            let asked = asked.entry(waiting.volume).or_insert(0);
-            match waiting.state {
-                State::ToAsk(at) if at > now || *asked >= MOST_OF_A_VOLUME => return None,
-                State::ToAsk(_) => *asked += 1,
-                State::Asked(_) | State::Made(_) => {
-                    *asked += 1;
-                    return None;
-                }
+        let next = self.next_round(now);
+        let ask = |(n, waiting): (usize, &mut Waiting)| {
+            if !next.contains(&n) {
+                return None;
             }
             let (answer, answers) = channel();
             (waiting.state, waiting.was_asked) = (State::Asked(answers), true);
             let (question, peer) = (waiting.question.clone(), waiting.peer.clone());
             Some(Question { question, answer, peer })
         };
-        let questions: Vec<Question> = self.changes.iter_mut().filter_map(ask).collect();
+        let changes = self.changes.iter_mut().enumerate();
+        let questions: Vec<Question> = changes.filter_map(ask).collect();
         if !questions.is_empty() {
             self.pace.begin(now);
         }
         questions
+    }
+
+    /// The changes to ask for now. Of a volume hosts take turns: none can hold off its own preemption with changes.
+    fn next_round(&self, now: Instant) -> BTreeSet<usize> {
+        let mut turns = BTreeMap::new();
+        let mut asked = BTreeMap::new();
+        let mut waiting = Vec::new();
+        for (n, change) in self.changes.iter().enumerate() {
+            let turn = turns.entry((change.volume, &change.host)).or_insert(0);
+            match change.state {
+                State::ToAsk(at) if at > now => continue,
+                State::ToAsk(_) => waiting.push((*turn, n)),
+                State::Asked(_) | State::Made(_) => *asked.entry(change.volume).or_insert(0) += 1,
+            }
+            *turn += 1;
+        }
+        waiting.sort_unstable();
+        let has_place = |n: &usize| {
+            let asked = asked.entry(self.changes[*n].volume).or_insert(0);
+            *asked += 1;
+            *asked <= MOST_OF_A_VOLUME
+        };
+        waiting.into_iter().map(|(_, n)| n).filter(has_place).collect()
     }
 
     /// The results that are known by now, for those who wait for them.
@@ -413,179 +435,14 @@ fn next_answer(answers: &Receiver<Vec<u8>>) -> Result<Value, TryRecvError> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use weft_core::cluster::Volume;
-    use weft_core::layout::{Geometry, LayoutSpec};
-
-    use super::*;
-
-    #[test]
-    fn a_host_that_may_only_read_resets_its_session() {
-        assert_eq!(of_reader(&ReservationAction::Reset), Ok(ReservationOutcome::Done));
-        assert_eq!(of_reader(&ReservationAction::Unhold), Ok(ReservationOutcome::Done));
-        let clear = ReservationAction::Clear { key: 5 };
-        assert_eq!(of_reader(&clear), Err(HostError::ReadOnly));
-    }
-
-    /// A map with a volume that a session has to itself.
-    fn map(port: u16, stamp: u64) -> ClusterMap {
-        let spec = LayoutSpec::default();
-        let geometry = Geometry::new(spec.over(3).unwrap(), 4096);
-        let mut volume = Volume::new(VolumeId(1), "v", 0, &spec, geometry, Vec::new());
-        let who = Registrant { host: "a".into(), port };
-        volume.reservations.hold = Some(Hold { who, stamp });
-        ClusterMap { volumes: [(VolumeId(1), volume.into())].into(), ..ClusterMap::default() }
-    }
-
-    #[test]
-    fn a_hold_ends_with_its_session_and_with_its_process() {
-        let mut reservings = Reservings { holds: vec![(7, 70), (8, 80)], ..Reservings::default() };
-        let ended = |reservings: &mut Reservings, port, stamp, up| {
-            !reservings.ended_holds(&map(port, stamp), NodeId(0), |_| up).is_empty()
-        };
-        // Of another process nobody here knows the sessions.
-        assert!(!ended(&mut reservings, 2, 5, true) && ended(&mut reservings, 2, 5, false));
-        reservings.holds = vec![(7, 70), (8, 80)];
-        assert!(!ended(&mut reservings, 1, 70, false), "its session is there");
-        assert_eq!(reservings.holds, [(7, 70)], "the other has ended in some other way");
-        assert!(ended(&mut reservings, 1, 71, true), "of a session before, or before a restart");
-        let who = Registrant { host: "a".into(), port: 1 };
-        let action = ReservationAction::EndHold { made_by: 71 };
-        let change = ReservationChange { volume: VolumeId(1), who, action, stamp: 9 };
-        reservings.ask(None, String::new(), &change);
-        assert!(!ended(&mut reservings, 1, 71, true), "that is asked for already");
-    }
-    /// The leading process makes all that it was asked for.
-    fn answer_all(reservings: &mut Reservings, now: Instant) {
-        reservings.pass(now);
-        reservings.changes.retain(|c| matches!(c.state, State::ToAsk(_)));
-    }
-
-    fn reset(volume: u32, stamp: u64) -> ReservationChange {
-        let who = Registrant { host: "a".into(), port: 1 };
-        ReservationChange { volume: VolumeId(volume), who, action: ReservationAction::Reset, stamp }
-    }
-
-    /// Sessions that have their volume reset as fast as they can, and one of another volume that has it reset once. Some leave
-    /// before they have an answer.
-    #[test]
-    fn a_flood_of_changes_leaves_others_half_of_the_time() {
-        let (mut reservings, start) = (Reservings::default(), Instant::now());
-        let took = Duration::from_millis(10);
-        let (mut now, mut rounds, mut asked, mut stamp) = (start, 0, 0, 0);
-        let mut other = None;
-        while now < start + Duration::from_secs(30) {
-            while reservings.changes.iter().filter(|c| c.volume == VolumeId(1)).count() < 200 {
-                stamp += 1;
-                reservings.ask(Some((7, stamp)), String::new(), &reset(1, stamp));
-            }
-            if other.is_none() && now >= start + Duration::from_secs(10) {
-                reservings.ask(Some((8, 0)), String::new(), &reset(2, 0));
-                other = Some((now, None));
-            }
-            let questions = reservings.take_questions(now);
-            if questions.is_empty() {
-                now += Duration::from_millis(1);
-                continue;
-            }
-            (rounds, asked) = (rounds + 1, asked + questions.len());
-            assert!(questions.len() <= MOST_OF_A_VOLUME + 1, "each volume has a limit");
-            let is_asked =
-                |c: &Waiting| c.volume == VolumeId(2) && !matches!(c.state, State::ToAsk(_));
-            if let Some((since, until @ None)) = &mut other
-                && reservings.changes.iter().any(is_asked)
-            {
-                *until = Some(now - *since);
-            }
-            assert!(reservings.take_questions(now).is_empty(), "one round after the other");
-            if rounds % 2 == 0 {
-                // The session leaves. What it has asked for takes its time nevertheless.
-                reservings.leave(7);
-                assert!(reservings.take_questions(now).is_empty());
-            }
-            now += took;
-            answer_all(&mut reservings, now);
-        }
-        // Half of 30 s and a burst of 900 ms, each round 10 ms.
-        let (share, burst) = (1500, 90);
-        assert!(rounds <= share + burst + 2, "{rounds} rounds");
-        assert!(asked >= 10 * rounds, "{asked} in {rounds} rounds");
-        let waited = other.and_then(|(_, waited)| waited).unwrap();
-        assert!(waited <= 11 * took, "{waited:?}");
-    }
-
-    #[test]
-    fn a_few_changes_do_not_wait_for_one_another() {
-        let (mut reservings, mut now) = (Reservings::default(), Instant::now());
-        for stamp in 0..10 {
-            reservings.ask(Some((7, stamp)), String::new(), &reset(1, stamp));
-            now = now.max(Instant::now());
-            assert_eq!(reservings.take_questions(now).len(), 1, "at once");
-            now += Duration::from_millis(20);
-            answer_all(&mut reservings, now);
-        }
-    }
-
-    #[test]
-    fn what_has_no_answer_does_not_keep_others_waiting_for_good() {
-        let (mut reservings, mut now) = (Reservings::default(), Instant::now());
-        reservings.ask(Some((7, 1)), String::new(), &reset(1, 1));
-        now = now.max(Instant::now());
-        let _unanswered = reservings.take_questions(now);
-        reservings.ask(Some((8, 2)), String::new(), &reset(2, 2));
-        assert!(reservings.take_questions(now).is_empty());
-        assert!(reservings.due().is_some_and(|due| due >= AGAIN), "nobody spins");
-        let later = now + PATIENCE - Duration::from_secs(1);
-        assert_eq!(reservings.take_questions(later).len(), 1);
-    }
-
-    /// The leading process may be cut off, and may make the change later.
-    #[test]
-    fn a_change_that_was_asked_for_is_not_said_to_be_undone() {
-        let (map, late) = (map(1, 70), Duration::from_secs(9));
-        let mut reservings = Reservings::default();
-        let ask = |reservings: &mut Reservings, stamp| {
-            reservings.ask(Some((7, stamp)), String::new(), &reset(1, stamp));
-        };
-        ask(&mut reservings, 1);
-        let now = Instant::now();
-        let unanswered = reservings.take_questions(now);
-        assert!(reservings.step(&map, now + AGAIN).is_empty());
-        let told = reservings.step(&map, now + late);
-        assert_eq!(told, [(Err(HostError::OutcomeUnknown), (7, 1))], "whether answered or not");
-        drop(unanswered);
-        ask(&mut reservings, 2);
-        for question in reservings.take_questions(Instant::now()) {
-            let answer = br#"{"ok":false,"error":"the request may or may not have been done"}"#;
-            question.answer.send(answer.to_vec()).unwrap();
-        }
-        assert!(reservings.step(&map, Instant::now()).is_empty(), "it is asked for again");
-        assert!(reservings.changes.iter().all(|c| matches!(c.state, State::ToAsk(_))));
-        let told = reservings.step(&map, Instant::now() + late);
-        assert_eq!(told, [(Err(HostError::OutcomeUnknown), (7, 2))]);
-        ask(&mut reservings, 3);
-        let told = reservings.step(&map, Instant::now() + late);
-        assert_eq!(told, [(Err(HostError::NotServing), (7, 3))], "it was never asked for");
-        assert!(reservings.changes.is_empty());
-    }
-
-    /// Its host does not count on it. One that has the volume already, and asks again, does.
-    #[test]
-    fn a_hold_that_is_made_after_its_host_was_answered_ends() {
-        let late = Duration::from_secs(9);
-        for renews in [false, true] {
-            let mut reservings = Reservings { holds: vec![(7, 71)], ..Reservings::default() };
-            reservings.holds.extend(renews.then_some((7, 70)));
-            let who = Registrant { host: "a".into(), port: 1 };
-            let action = ReservationAction::Hold;
-            let change = ReservationChange { volume: VolumeId(1), who, action, stamp: 71 };
-            reservings.ask(Some((7, 1)), String::new(), &change);
-            let _unanswered = reservings.take_questions(Instant::now());
-            let told = reservings.step(&map(1, 70), Instant::now() + late);
-            assert_eq!(told, [(Err(HostError::OutcomeUnknown), (7, 1))]);
-            let made = map(1, 71);
-            assert_eq!(reservings.ended_holds(&made, NodeId(0), |_| true).is_empty(), renews);
-        }
+/// The host in a registrant's name: the name that it has proved, which stands at the end, or that of its initiator.
+fn host_of(name: &str) -> &str {
+    let last = name.rfind(',').unwrap_or(0);
+    match name[last..].split_once(' ') {
+        Some((_, proved)) => proved,
+        None => name.split(',').next().unwrap_or_default(),
     }
 }
+
+#[cfg(test)]
+mod tests;
