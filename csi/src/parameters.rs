@@ -63,6 +63,8 @@ impl Parameters {
             stripe_unit: self.stripe_unit,
             apart: self.apart.clone(),
             set: self.set.clone(),
+            // Nobody uses it before it is published.
+            hosts: Some(Vec::new()),
             import: None,
         })
     }

@@ -18,6 +18,9 @@ pub struct Create {
     /// Reserve no space: disk slots are allocated when first written, and freed when discarded
     #[arg(long)]
     thin: bool,
+    /// Known host that it serves, and no others; can be repeated [default: all hosts, until one is allowed]
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    allow: Vec<String>,
     #[command(flatten)]
     kind: Kind,
     #[command(flatten)]
@@ -45,16 +48,13 @@ impl Create {
     }
 
     pub(super) fn request(&self) -> ControlRequest {
-        self.kind.request(self.name.clone(), self.size, self.thin)
+        let hosts = (!self.allow.is_empty()).then(|| self.allow.clone());
+        let volume = self.kind.creation(self.name.clone(), self.size, self.thin);
+        ControlRequest::VolumeCreate(VolumeCreation { hosts, ..volume })
     }
 }
 
 impl Kind {
-    /// The request to create a volume of this kind.
-    pub(super) fn request(&self, name: String, size: u64, thin: bool) -> ControlRequest {
-        ControlRequest::VolumeCreate(self.creation(name, size, thin))
-    }
-
     /// A volume of this kind.
     pub(super) fn creation(&self, name: String, size: u64, thin: bool) -> VolumeCreation {
         VolumeCreation {
@@ -65,6 +65,7 @@ impl Kind {
             stripe_unit: self.stripe_unit,
             apart: self.apart.clone(),
             set: self.choices.words(),
+            hosts: None,
             import: None,
         }
     }

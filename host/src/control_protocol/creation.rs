@@ -29,6 +29,9 @@ pub struct VolumeCreation {
     /// What it chooses, by the keys of [`weft_core::policy::CHOICES`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub set: BTreeMap<String, String>,
+    /// The hosts that it serves; none but those that are allowed later, if it is empty. All, if it is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<Vec<String>>,
     /// The snapshot whose content it is for: no host sees the volume until that is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub import: Option<ImportOf>,

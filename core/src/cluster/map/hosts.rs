@@ -119,7 +119,7 @@ pub enum HostChange {
     /// A host may use a volume, which from then on serves nobody who is not on its list. It is not done if there is no
     /// such host or volume.
     Allow(VolumeId, String, Access),
-    /// A host may not use a volume with a list any more. The list stays, though it be empty.
+    /// A host may not use a volume with a list any more, nor its snapshots. The list stays, though it be empty.
     Deny(VolumeId, String),
     /// A volume serves all again, and has no list.
     AllowAll(VolumeId),
@@ -219,12 +219,13 @@ impl HostChange {
             }
             HostChange::Allow(id, name, access) => {
                 let known = map.hosts.contains_key(name);
-                if let Some(volume) = map.volumes.get_mut(id).filter(|_| known) {
-                    Arc::make_mut(volume).allow(name, *access);
+                if known {
+                    map.allow(*id, name, *access);
                 }
             }
             HostChange::Deny(id, name) => {
-                if let Some(volume) = map.volumes.get_mut(id) {
+                let concerns = |v: &&mut Arc<Volume>| v.id == *id || v.is_snapshot_of(*id);
+                for volume in map.volumes.values_mut().filter(concerns) {
                     Arc::make_mut(volume).deny(name);
                 }
             }
@@ -238,6 +239,18 @@ impl HostChange {
 }
 
 impl ClusterMap {
+    /// A host may use a volume. With the first on its list the volume serves nobody else, and its snapshots likewise: they show
+    /// what it had.
+    fn allow(&mut self, id: VolumeId, name: &str, access: Access) {
+        let Some(volume) = self.volumes.get_mut(&id) else { return };
+        let is_first = volume.hosts.is_none();
+        Arc::make_mut(volume).allow(name, access);
+        let follows = |v: &&mut Arc<Volume>| is_first && v.is_snapshot_of(id) && v.hosts.is_none();
+        for snapshot in self.volumes.values_mut().filter(follows) {
+            Arc::make_mut(snapshot).allow(name, access);
+        }
+    }
+
     /// Whether a host can get this secret: the map does not become too large by it.
     pub fn has_room_for(&self, name: &str, secret: Option<&SealedSecret>) -> bool {
         let others = self.hosts.iter().filter(|(other, _)| *other != name);
@@ -280,6 +293,7 @@ fn sealed_bytes(secret: Option<&SealedSecret>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::{Lineage, Snapshot};
     use crate::layout::{Geometry, LayoutSpec};
 
     const ID: VolumeId = VolumeId(3);
@@ -303,6 +317,43 @@ mod tests {
 
     fn of(map: &ClusterMap, host: Option<&str>) -> Option<Access> {
         map.volumes[&ID].access_of(host)
+    }
+
+    /// A volume and two snapshots: of before it had a list, and of another volume.
+    fn with_snapshots() -> ClusterMap {
+        let mut map = map();
+        for (number, of) in [(4, ID), (5, VolumeId(9))] {
+            let id = VolumeId(number);
+            let snapshot = Snapshot { of, taken: 0, source: None, scheduled: None };
+            let lineage = Lineage { snapshot: Some(snapshot), ..Lineage::default() };
+            let volume = Volume { id, lineage, ..Volume::clone(&map.volumes[&ID]) };
+            map.volumes.insert(id, Arc::new(volume));
+        }
+        map
+    }
+
+    #[test]
+    fn who_may_use_a_volume_may_use_its_snapshots_and_nobody_else() {
+        use HostChange::*;
+        let name = || "a".to_string();
+        let mut map = with_snapshots();
+        let access = |map: &ClusterMap, id: u32, host: &str| {
+            map.volumes[&VolumeId(id)].access_of(Some(host))
+        };
+        [Create(name()), Create("b".into()), Allow(ID, name(), Access::Full)]
+            .iter()
+            .for_each(|change| change.apply(&mut map));
+        assert_eq!(access(&map, 4, "a"), Some(Access::ReadOnly));
+        assert_eq!(access(&map, 4, "b"), None, "the snapshot has a list, too");
+        assert_eq!(access(&map, 5, "b"), Some(Access::ReadOnly), "it is another volume's");
+        Allow(ID, "b".into(), Access::Full).apply(&mut map);
+        assert_eq!(access(&map, 4, "b"), None, "of before it had a right");
+        Allow(VolumeId(4), "b".into(), Access::ReadOnly).apply(&mut map);
+        let before = map.volumes[&VolumeId(4)].reservations.version;
+        Deny(ID, "b".into()).apply(&mut map);
+        assert_eq!([3, 4].map(|id| access(&map, id, "b")), [None, None]);
+        assert_eq!(map.volumes[&VolumeId(4)].reservations.version, before + 1);
+        assert_eq!(access(&map, 4, "a"), Some(Access::ReadOnly));
     }
 
     /// Requests that were permitted to whoever had the proof are looked at again.

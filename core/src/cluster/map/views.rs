@@ -82,6 +82,11 @@ impl Volume {
         self.lineage.snapshot.is_some()
     }
 
+    /// Whether it is a snapshot of this volume.
+    pub(super) fn is_snapshot_of(&self, id: VolumeId) -> bool {
+        self.lineage.snapshot.is_some_and(|snapshot| snapshot.of == id)
+    }
+
     /// The address space of its columns; 0 if its space on disks is reserved.
     pub fn space(&self) -> u64 {
         let first = self.extents.first().and_then(|extent| extent.columns.first());

@@ -51,7 +51,7 @@ impl Commands<'_> {
         let change = match action {
             HostAction::List => return Ok(Outcome::Answer(ok(json!({ "known": known(map) })))),
             HostAction::Sign { name, key } => {
-                require(map, name)?;
+                require_host(map, name)?;
                 let signed = self.keeper.certify(name, key)?;
                 return Ok(Outcome::Answer(ok(json!({
                     "ca": signed.ca,
@@ -78,11 +78,11 @@ impl Commands<'_> {
                 HostChange::Create(name.clone())
             }
             HostAction::Delete { name } => {
-                require(map, name)?;
+                require_host(map, name)?;
                 HostChange::Delete(name.clone())
             }
             HostAction::Certify { name, key, until, revoke_others } => {
-                require(map, name)?;
+                require_host(map, name)?;
                 let key = u128::from_str_radix(key, 16)
                     .map_err(|_| Error(format!("'{key}' is not the digest of a key")))?;
                 let certificate = Certificate { key, until: *until };
@@ -92,20 +92,20 @@ impl Commands<'_> {
                 }
             }
             HostAction::Seal { name, secret, mutual } => {
-                require(map, name)?;
+                require_host(map, name)?;
                 let secrets = Secrets::parse(secret, mutual.as_deref())?;
                 let key = self.vault.prepare(map)?;
                 return self.seal(name.clone(), Box::new(secrets), key);
             }
             HostAction::Secret { name, sealed: None } => {
-                require(map, name)?;
+                require_host(map, name)?;
                 if map.hosts.get(name).is_some_and(|host| host.secret.is_none()) {
                     return fail(format!("host '{name}' has no secret"));
                 }
                 HostChange::Secret(name.clone(), None)
             }
             HostAction::Secret { name, sealed: Some(sealed) } => {
-                require(map, name)?;
+                require_host(map, name)?;
                 let Some(bytes) = unhex(&sealed.bytes) else {
                     return fail("the sealed secret is not in hexadecimal");
                 };
@@ -114,7 +114,7 @@ impl Commands<'_> {
                 HostChange::Secret(name.clone(), Some(sealed))
             }
             HostAction::Allow { volume, host: Some(host), read_only } => {
-                require(map, host)?;
+                require_host(map, host)?;
                 let access = if *read_only { Access::ReadOnly } else { Access::Full };
                 let volume = self.volume(volume)?;
                 if access > volume.most_access() {
@@ -186,7 +186,7 @@ fn refuse_too_many(map: &ClusterMap, name: &str, sealed: &SealedSecret) -> Resul
 }
 
 /// Refuses the name of a host that is not known.
-fn require(map: &ClusterMap, name: &str) -> Result<()> {
+pub(super) fn require_host(map: &ClusterMap, name: &str) -> Result<()> {
     if map.hosts.contains_key(name) {
         return Ok(());
     }

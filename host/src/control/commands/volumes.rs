@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use weft_core::cluster::{Change, ClusterMap, PolicyChange, Volume, VolumeSize};
+use weft_core::cluster::{Access, Change, ClusterMap, PolicyChange, Volume, VolumeSize};
 use weft_core::layout::LayoutSpec;
 use weft_core::node::HostOp;
 use weft_core::plan::Range;
 use weft_core::units::{Epoch, VolumeId};
 
+use super::hosts::require_host;
 use super::snapshots::refuse_snapshot;
 use super::{Commands, DISCONNECT, Outcome, Wait, overtaken, used_by};
 use crate::control::status;
@@ -48,8 +49,12 @@ impl Commands<'_> {
         request: &ControlRequest,
         asked: VolumeCreation,
     ) -> Result<Wait> {
-        let VolumeCreation { name, size, thin, layout, stripe_unit, apart, set, import } = asked;
+        let VolumeCreation { name, size, thin, layout, stripe_unit, apart, set, hosts, import } =
+            asked;
         let policy = policy::given(&set)?;
+        for host in hosts.iter().flatten() {
+            require_host(self.engine.map(), host)?;
+        }
         self.require_ready()?;
         let parse = |l: String| l.parse::<LayoutSpec>().map_err(|e| Error(e.to_string()));
         let layout = layout.map(parse).transpose()?;
@@ -61,6 +66,7 @@ impl Commands<'_> {
                 return self.forget_for(request, |map| volumes::place(&new, map).is_ok()).ok_or(e);
             }
         };
+        volume.hosts = hosts.map(|all| all.into_iter().map(|host| (host, Access::Full)).collect());
         if let Some(import) = import {
             self.hide_until_imported(&mut volume, import)?;
         }
