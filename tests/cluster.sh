@@ -669,6 +669,11 @@ adding() {
     weft cluster what-if --lose n2 --add 1G --dir "$T/state0" >"$T/predicted"
     grep -c 'would be rebuilt' "$T/predicted"
     grep -c 'no place' "$T/predicted" && return 1
+    weft cluster what-if --layout v=raid1 --dir "$T/state0" --json >"$T/predicted"
+    python3 -c 'import json, sys
+p = json.load(sys.stdin)["layouts"][0]
+sys.exit(not (p["then"]["layout"] == "raid1" and p["then"]["bytes_on_disks"] > p["now"]["bytes_on_disks"]))' <"$T/predicted"
+    refused "no volume 'nowhere'" weft cluster what-if --layout nowhere=raid1 --dir "$T/state0"
     refused "process 'n9' n2" weft cluster what-if --lose n9 --dir "$T/state0"
     weft cluster rebalance --dry-run --dir "$T/state2" | grep -c 'no moves are needed'
     token=$(weft cluster token --dir "$T/state0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')

@@ -344,7 +344,9 @@ pub fn given_up(node: usize, accept: &AcceptLoss) -> ControlRequest {
 fn without_room(control: &mut Control, node: usize) -> Option<String> {
     let lost = vec![u16::try_from(node).ok()?];
     // Whether the disk can be declared lost is for the request itself to say.
-    let prediction = control.predict(&ControlRequest::WhatIf { lost, added: Vec::new() }).ok()?;
+    let prediction = control
+        .predict(&ControlRequest::WhatIf { lost, added: Vec::new(), layouts: Default::default() })
+        .ok()?;
     let lack = prediction.volumes.into_iter().filter(|v| !v.has_room).map(|v| v.name);
     let lack = lack.collect::<Vec<_>>().join(", ");
     (!lack.is_empty()).then(|| {

@@ -1,4 +1,4 @@
-//! `weft cluster what-if`: what the loss of nodes, or more disks, would mean.
+//! `weft cluster what-if`: what the loss of nodes, more disks or other layouts would mean.
 
 use anyhow::Result;
 use clap::{ArgGroup, Args};
@@ -6,7 +6,7 @@ use serde_json::json;
 use weft_core::policy::time::about;
 use weft_host::ControlRequest;
 use weft_host::status::{
-    PredictedDisk, PredictedMode, PredictedRebuild, PredictedVolume, Prediction,
+    PredictedDisk, PredictedLayout, PredictedMode, PredictedRebuild, PredictedVolume, Prediction,
 };
 use weft_terminal::{align_right, bytes, say, say_json, table};
 
@@ -14,7 +14,7 @@ use crate::args::{Common, numbered};
 
 /// The changes to predict.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("change").required(true).multiple(true).args(["lose", "add"]))]
+#[command(group = ArgGroup::new("change").required(true).multiple(true).args(["lose", "add", "layout"]))]
 pub struct WhatIf {
     /// Nodes that would be lost: a node number, or the name of a process for all its nodes; can be repeated
     #[arg(long, value_name = "NODE|BOX", value_delimiter = ',')]
@@ -22,6 +22,9 @@ pub struct WhatIf {
     /// Empty disk that would be there before, as 16T@box3, or 16T for a disk in a box of its own; can be repeated
     #[arg(long, value_name = "SIZE[@BOX]", value_delimiter = ',')]
     add: Vec<String>,
+    /// Layout that a volume would have, as db=rs:4+2; can be repeated
+    #[arg(long, value_name = "VOLUME=LAYOUT", value_delimiter = ',')]
+    layout: Vec<String>,
     #[command(flatten)]
     common: Common,
 }
@@ -30,7 +33,8 @@ impl WhatIf {
     /// Asks, and prints the prediction.
     pub fn run(&self) -> Result<()> {
         let mut control = self.common.target.connect()?;
-        let question = ControlRequest::what_if(&control.status()?, &self.lose, &self.add)?;
+        let question =
+            ControlRequest::what_if(&control.status()?, &self.lose, &self.add, &self.layout)?;
         let prediction = control.predict(&question)?;
         match self.common.json {
             true => say_json(json!(prediction)),
@@ -41,6 +45,10 @@ impl WhatIf {
 
 fn describe(prediction: &Prediction) -> String {
     let mut out = Vec::new();
+    if !prediction.layouts.is_empty() {
+        out.push(format!("{}\n", layouts(&prediction.layouts)));
+        out.extend(not_beside(&prediction.layouts));
+    }
     if !prediction.lost.is_empty() {
         let are = if prediction.lost.len() == 1 { "is" } else { "are" };
         let lost = numbered(&prediction.lost);
@@ -56,6 +64,44 @@ fn describe(prediction: &Prediction) -> String {
     out.join("\n")
 }
 
+/// A row for each volume with its layout, and one with the other.
+fn layouts(all: &[PredictedLayout]) -> String {
+    let mut table = table(["volume", "layout", "on disks", "disks", "survives", "MTTDL"]);
+    for predicted in all {
+        for (when, figures) in [("now", &predicted.now), ("then", &predicted.then)] {
+            table.add_row([
+                format!("{} {when}", predicted.volume),
+                figures.layout.clone(),
+                bytes(figures.bytes_on_disks),
+                figures.disks.to_string(),
+                numbered_nodes(figures.survives),
+                format!("{:.1e} hours", figures.mttdl_hours),
+            ]);
+        }
+    }
+    align_right(&mut table, 2..4);
+    table.to_string()
+}
+
+fn numbered_nodes(n: usize) -> String {
+    match n {
+        1 => "1 node".to_string(),
+        n => format!("{n} nodes"),
+    }
+}
+
+/// The volumes that cannot be copied to new ones of the other layouts for lack of space.
+fn not_beside(all: &[PredictedLayout]) -> Option<String> {
+    let lacks = all.iter().filter(|predicted| !predicted.fits_beside);
+    let names: Vec<&str> = lacks.map(|predicted| predicted.volume.as_str()).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "no space for both layouts at once of {}, which `weft volume copy` to a new volume needs\n",
+            names.join(", ")
+        )
+    })
+}
+
 fn volumes(all: &[PredictedVolume]) -> String {
     let mut table = table(["volume", "then", "survives then", "after the rebuild"]);
     for volume in all {
@@ -64,10 +110,9 @@ fn volumes(all: &[PredictedVolume]) -> String {
             PredictedMode::Degraded => "degraded",
             PredictedMode::AsNow => "as now",
         };
-        let nodes = |n: usize| match n {
-            _ if volume.then == PredictedMode::Failed => "-".to_string(),
-            1 => "1 node".to_string(),
-            n => format!("{n} nodes"),
+        let nodes = |n: usize| match volume.then {
+            PredictedMode::Failed => "-".to_string(),
+            _ => numbered_nodes(n),
         };
         let (survives, rebuilt) = (nodes(volume.survives), nodes(volume.survives_rebuilt));
         table.add_row([volume.name.clone(), then.to_string(), survives, rebuilt]);
@@ -126,7 +171,7 @@ fn disks(all: &[PredictedDisk]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use weft_host::status::PredictedMoves;
+    use weft_host::status::{LayoutFigures, PredictedMoves};
 
     use super::*;
 
@@ -175,5 +220,34 @@ mod tests {
         let said = describe(&prediction);
         assert!(said.contains("no place for all lost columns of db:"), "{said}");
         assert!(said.contains("would move 3 columns, 4.00 KiB"), "{said}");
+    }
+
+    #[test]
+    fn layouts_are_compared_and_what_copying_needs_is_said() {
+        let figures = |layout: &str, bytes_on_disks, survives| LayoutFigures {
+            layout: layout.to_string(),
+            bytes_on_disks,
+            disks: 6,
+            survives,
+            mttdl_hours: 1.25e9,
+        };
+        let mut predicted = PredictedLayout {
+            volume: "db".to_string(),
+            now: figures("raid5", 5 << 30, 1),
+            then: figures("rs:4+2", 6 << 30, 2),
+            fits_beside: true,
+        };
+        let said = |predicted: &PredictedLayout| {
+            let layouts = vec![predicted.clone()];
+            describe(&Prediction { layouts, ..Prediction::default() })
+        };
+        let text = said(&predicted);
+        for word in ["db now", "db then", "rs:4+2", "6.00 GiB", "1 node", "2 nodes", "1.2e9 hours"]
+        {
+            assert!(text.contains(word), "{word}: {text}");
+        }
+        assert!(!text.contains("no space"), "{text}");
+        predicted.fits_beside = false;
+        assert!(said(&predicted).contains("no space for both layouts at once of db"));
     }
 }

@@ -95,13 +95,16 @@ pub enum ControlRequest {
         /// What to do.
         action: RebalanceAction,
     },
-    /// What the loss of nodes would mean, if disks were added before.
+    /// What the loss of nodes would mean, if disks were added and volumes had other layouts before.
     WhatIf {
         /// The nodes.
         lost: Vec<u16>,
         /// The disks.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         added: Vec<NewDiskOf>,
+        /// Layouts that volumes would have, by the volumes' names.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        layouts: BTreeMap<String, String>,
     },
     /// Choose something for the cluster as a whole; answered when the map says so.
     ClusterSet {

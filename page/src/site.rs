@@ -288,18 +288,19 @@ impl Site {
     }
 
     fn what_if(&self, request: &Request, frame: &Frame<'_>, status: &Status) -> Response {
-        let (lose, add) = (request.query.get("lose").trim(), request.query.get("add").trim());
+        let asked = |key: &str| request.query.get(key).trim();
+        let (lose, add, layout) = (asked("lose"), asked("add"), asked("layout"));
         let list = |text: &str| -> Vec<String> {
             text.split(',').map(str::trim).filter(|t| !t.is_empty()).map(str::to_string).collect()
         };
-        let (lost, added) = (list(lose), list(add));
-        let is_asked = !lost.is_empty() || !added.is_empty();
+        let (lost, added, layouts) = (list(lose), list(add), list(layout));
+        let is_asked = !(lost.is_empty() && added.is_empty() && layouts.is_empty());
         let predict = || {
-            let question = ControlRequest::what_if(status, &lost, &added)?;
+            let question = ControlRequest::what_if(status, &lost, &added, &layouts)?;
             self.asker.predict(&question)
         };
         let prediction = is_asked.then(|| predict().map_err(|e| e.0));
-        let question = views::Question { lose, add };
+        let question = views::Question { lose, add, layout };
         Response::ok(views::what_if(frame, status, &question, prediction.as_ref()))
     }
 

@@ -3,7 +3,7 @@
 import http.client, os, re, socket, ssl, time, urllib.parse
 
 PORT = os.environ["PORT"]
-PAGES = ["/", "/volumes", "/volume?name=v", "/disks", "/hosts", "/slow", "/what-if", "/what-if?lose=1&add=1G"]
+PAGES = ["/", "/volumes", "/volume?name=v", "/disks", "/hosts", "/slow", "/what-if", "/what-if?lose=1&add=1G&layout=v%3Draid1"]
 LOGOUT = '<button type="submit">Log out</button>'
 # The cookies that were set, with what goes with them.
 SET = []

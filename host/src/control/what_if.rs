@@ -1,4 +1,6 @@
-//! Predictions for operators: the loss of nodes, or more disks.
+//! Predictions for operators: the loss of nodes, more disks, other layouts.
+
+mod layouts;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,12 +20,19 @@ use crate::status::{
     Prediction,
 };
 
+use layouts::{Lacking, with_layouts};
+
 /// Disks that one question may add.
 const MOST_ADDED: usize = 1024;
 
 /// Has a prediction computed in a thread of its own, for an answer.
-pub(super) fn predict(commands: &Commands<'_>, lost: &[u16], added: &[NewDiskOf]) -> Result<Wait> {
-    let predict = prediction(commands, lost, added)?;
+pub(super) fn predict(
+    commands: &Commands<'_>,
+    lost: &[u16],
+    added: &[NewDiskOf],
+    layouts: &BTreeMap<String, String>,
+) -> Result<Wait> {
+    let predict = prediction(commands, lost, added, layouts)?;
     let looked_at = status::with_cut_off(commands.engine, json!({}));
     Ok(Wait::Computing(Aside::begin(move || {
         let mut answer = looked_at.clone();
@@ -32,16 +41,17 @@ pub(super) fn predict(commands: &Commands<'_>, lost: &[u16], added: &[NewDiskOf]
     })))
 }
 
-/// Predicts the consequences of the loss of these nodes, if these disks were added before. The returned closure may take long in
+/// Predicts the consequences of the loss of these nodes, if these disks were added and volumes had these layouts before. The returned closure may take long in
 /// a large cluster; call it where nothing waits for it.
 fn prediction(
     commands: &Commands<'_>,
     lost: &[u16],
     added: &[NewDiskOf],
+    layouts: &BTreeMap<String, String>,
 ) -> Result<impl Fn() -> Prediction + Send + Sync + use<>> {
     let engine = &*commands.engine;
     let lost = lost_nodes(engine.map(), lost)?;
-    let map = what_if::with_disks(engine.map(), &added_disks(engine.map(), added)?);
+    let now = what_if::with_disks(engine.map(), &added_disks(engine.map(), added)?);
     let columns = engine.map().volumes.values().flat_map(|volume| {
         let of = move |(n, extent): (usize, &Extent)| {
             extent.columns.iter().map(move |column| (volume, n, column.0)).collect::<Vec<_>>()
@@ -49,8 +59,8 @@ fn prediction(
         volume.extents.iter().enumerate().flat_map(of)
     });
     let lacking = columns.filter(|(volume, n, node)| status::lacks(engine, volume, *n, *node));
-    let lacking: BTreeSet<(VolumeId, usize, NodeId)> =
-        lacking.map(|(volume, n, node)| (volume.id, n, node)).collect();
+    let lacking: Lacking = lacking.map(|(volume, n, node)| (volume.id, n, node)).collect();
+    let (map, layouts) = with_layouts(now.clone(), layouts, &lacking)?;
     let nodes = status::nodes(commands);
     let rates = FillRates::of(engine.fill_rates(), &map.settings);
     let added = added.len();
@@ -58,12 +68,14 @@ fn prediction(
         let lacks = |volume: &Volume, n, node| lacking.contains(&(volume.id, n, node));
         let loss = what_if::loss(&map, &lost, lacks);
         let by_disk = Bytes { map: &map, nodes: &nodes }.by_disk(&loss.rebuilt);
-        predicted(&map, &lost, added, (&loss, &by_disk), rates)
+        let layouts = layouts.clone();
+        Prediction { layouts, ..predicted((&now, &map), &lost, added, (&loss, &by_disk), rates) }
     })
 }
 
+/// On disks as they are `now`, and with the layouts of `map`.
 fn predicted(
-    map: &ClusterMap,
+    (now, map): (&ClusterMap, &ClusterMap),
     lost: &BTreeSet<NodeId>,
     added: usize,
     (loss, by_disk): (&Loss, &BTreeMap<NodeId, u64>),
@@ -87,7 +99,8 @@ fn predicted(
             seconds_at_ceiling: seconds(most, rates.ceiling),
         },
         rebalance: (added > 0).then_some(moves),
-        disks: disks(&plan.before, after, by_disk),
+        disks: disks(&plan_balance(now, 0).before, after, by_disk),
+        layouts: Vec::new(),
     }
 }
 

@@ -33,7 +33,8 @@ pub use hosts::{HostStatus, LoginStatus};
 pub use lanes::LaneStatus;
 pub use latency::{LatencyStatus, VolumeLatency};
 pub use prediction::{
-    PredictedDisk, PredictedMode, PredictedMoves, PredictedRebuild, PredictedVolume, Prediction,
+    LayoutFigures, PredictedDisk, PredictedLayout, PredictedMode, PredictedMoves, PredictedRebuild,
+    PredictedVolume, Prediction,
 };
 pub use promise::PromiseStatus;
 pub use schedule::ScheduleStatus;

@@ -8,7 +8,7 @@ use super::{NodeStatus, Status};
 use crate::error::{Result, fail};
 
 /// What would become of an array.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Prediction {
     /// Nodes that would be lost.
@@ -19,10 +19,43 @@ pub struct Prediction {
     pub volumes: Vec<PredictedVolume>,
     /// What would be rebuilt.
     pub rebuild: PredictedRebuild,
+    /// What other layouts would mean.
+    pub layouts: Vec<PredictedLayout>,
     /// What `weft cluster rebalance` would move to the added disks, if there are any.
     pub rebalance: Option<PredictedMoves>,
     /// The disks that are left, when all that is done.
     pub disks: Vec<PredictedDisk>,
+}
+
+/// What another layout of a volume would mean.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PredictedLayout {
+    /// The volume's name.
+    pub volume: String,
+    /// With its layout now.
+    pub now: LayoutFigures,
+    /// With the other.
+    pub then: LayoutFigures,
+    /// Whether there is space for both at once, so that the volume can be copied to one of the other layout.
+    pub fits_beside: bool,
+}
+
+/// What a layout of a volume means.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LayoutFigures {
+    /// The layout.
+    pub layout: String,
+    /// Bytes on all disks together. A thin volume takes as much if it is full.
+    pub bytes_on_disks: u64,
+    /// Disks with parts of it.
+    pub disks: usize,
+    /// How many nodes could be lost, whichever they are.
+    pub survives: usize,
+    /// Mean hours until more of its disks are lost together than the layout bears (AFRAID's equation 1), with all
+    /// parity up to date.
+    pub mttdl_hours: f64,
 }
 
 /// What would become of a volume.

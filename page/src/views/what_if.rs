@@ -1,19 +1,21 @@
-//! What the loss of nodes, or more disks, would mean.
+//! What the loss of nodes, more disks or other layouts would mean.
 
 use std::collections::BTreeSet;
 
 use maud::{Markup, html};
 use weft_host::status::{
-    NodeStatus, PredictedDisk, PredictedMode, PredictedMoves, PredictedRebuild, PredictedVolume,
-    Prediction, Status,
+    NodeStatus, PredictedDisk, PredictedLayout, PredictedMode, PredictedMoves, PredictedRebuild,
+    PredictedVolume, Prediction, Status,
 };
 
 use super::{Frame, chart, scroll, words};
 
-/// What the form asks: a node or process that would be lost, and disks that would be added, as they were typed.
+/// What the form asks: a node or process that would be lost, disks that would be added and layouts that volumes would have, as
+/// they were typed.
 pub(crate) struct Question<'a> {
     pub(crate) lose: &'a str,
     pub(crate) add: &'a str,
+    pub(crate) layout: &'a str,
 }
 
 /// The page, with the prediction or why there is none, if one was asked for.
@@ -64,6 +66,10 @@ fn form(status: &Status, question: &Question<'_>) -> Markup {
                 "Added before, such as 16T, or 16T@box3,16T@box3"
                 input name="add" value=(question.add) autocapitalize="none" spellcheck="false";
             }
+            label {
+                "Other layouts, such as db=rs:4+2"
+                input name="layout" value=(question.layout) autocapitalize="none" spellcheck="false";
+            }
             button type="submit" { "Predict" }
         }
     }
@@ -72,7 +78,8 @@ fn form(status: &Status, question: &Question<'_>) -> Markup {
 /// The command that asks the same.
 fn command(frame: &Frame<'_>, question: &Question<'_>) -> String {
     let mut command = "weft cluster what-if".to_string();
-    for (option, value) in [("--lose", question.lose), ("--add", question.add)] {
+    let Question { lose, add, layout } = question;
+    for (option, value) in [("--lose", lose), ("--add", add), ("--layout", layout)] {
         if !value.is_empty() {
             command += &format!(" {option} {value}");
         }
@@ -82,6 +89,18 @@ fn command(frame: &Frame<'_>, question: &Question<'_>) -> String {
 
 fn answer(prediction: &Prediction) -> Markup {
     html! {
+        @if !prediction.layouts.is_empty() {
+            section {
+                h2 #layouts { "Layouts" }
+                (scroll("Layouts", &layouts(&prediction.layouts)))
+                @for predicted in prediction.layouts.iter().filter(|p| !p.fits_beside) {
+                    p.warn {
+                        "There is no space for " (predicted.volume) " in both layouts at once, which copying it to a new \
+                         volume needs."
+                    }
+                }
+            }
+        }
         @if !prediction.lost.is_empty() {
             section {
                 h2 #then { "Volumes" }
@@ -103,11 +122,48 @@ fn answer(prediction: &Prediction) -> Markup {
     }
 }
 
-fn volumes(all: &[PredictedVolume]) -> Markup {
-    let nodes = |volume: &PredictedVolume, n: usize| match n {
-        _ if volume.then == PredictedMode::Failed => "-".to_string(),
+fn layouts(all: &[PredictedLayout]) -> Markup {
+    html! {
+        table aria-labelledby="layouts" {
+            thead {
+                tr {
+                    th scope="col" { "Volume" }
+                    th scope="col" { "Layout" }
+                    th.n scope="col" { "On disks" }
+                    th.n scope="col" { "Disks" }
+                    th scope="col" { "May be lost" }
+                    th scope="col" { "MTTDL" }
+                }
+            }
+            tbody {
+                @for predicted in all {
+                    @for (when, figures) in [("now", &predicted.now), ("then", &predicted.then)] {
+                        tr {
+                            th scope="row" { (predicted.volume) " " (when) }
+                            td { (figures.layout) }
+                            td.n { (words::bytes(figures.bytes_on_disks)) }
+                            td.n { (figures.disks) }
+                            td { (nodes(figures.survives)) }
+                            td { (format!("{:.1e} hours", figures.mttdl_hours)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn nodes(n: usize) -> String {
+    match n {
         1 => "1 node".to_string(),
         n => format!("{n} nodes"),
+    }
+}
+
+fn volumes(all: &[PredictedVolume]) -> Markup {
+    let nodes = |volume: &PredictedVolume, n: usize| match volume.then {
+        PredictedMode::Failed => "-".to_string(),
+        _ => nodes(n),
     };
     html! {
         table aria-labelledby="then" {

@@ -368,8 +368,8 @@ impl Commands<'_> {
                 Outcome::Wait(self.resize(&asked, (&name, size), force)?)
             }
             ControlRequest::Rebalance { action } => self.rebalance(action),
-            ControlRequest::WhatIf { lost, added } => {
-                Outcome::Wait(what_if::predict(self, &lost, &added)?)
+            ControlRequest::WhatIf { lost, added, layouts } => {
+                Outcome::Wait(what_if::predict(self, &lost, &added, &layouts)?)
             }
             ControlRequest::ClusterSet { key, value } => Outcome::Wait(self.set(&key, &value)?),
             ControlRequest::ClusterShow => Outcome::Answer(self.settings()),
