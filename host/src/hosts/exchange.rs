@@ -49,7 +49,7 @@ impl Hosts {
             return;
         }
         let mut said = std::mem::take(&mut self.said);
-        self.requests.look_for_resets(engine.map());
+        self.requests.look_at(engine.map());
         let exports = engine.exports().only(self.serves.as_ref());
         let waiting = self.waiting_beside(id);
         let most = if waiting < MANY_WAITING { usize::MAX } else { FEW };

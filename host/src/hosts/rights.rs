@@ -73,6 +73,7 @@ impl Hosts {
         self.rights_of = epoch;
         let map = engine.map().clone();
         self.connections.look_at(&map);
+        self.requests.look_at(&map);
         // What a node refused because it has a later map than this process had is given to it again. While hosts wait for
         // their node, that is done when it takes part.
         if !self.away {

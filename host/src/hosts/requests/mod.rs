@@ -45,6 +45,7 @@ use crate::hosts::course::{Course, Stage};
 use crate::hosts::overlap::{Claim, Claims};
 use crate::hosts::queue::Queue;
 use crate::hosts::resets::Resets;
+use shown::Shown;
 
 /// Who waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +130,8 @@ struct Pending {
     tried_until: Epoch,
     /// The version of the volume's reservations that it was permitted under last.
     permitted: u64,
+    /// Why it may not begin, if its place among others is taken nevertheless.
+    refused: Option<HostError>,
     course: Course,
 }
 
@@ -215,6 +218,7 @@ pub(crate) struct Requests {
     /// Those for a node that is coming back; they have their claims.
     parked: Vec<Pending>,
     resets: Resets,
+    shown: Shown,
 }
 
 impl Default for Requests {
@@ -229,6 +233,7 @@ impl Default for Requests {
             waiting: Queue::default(),
             parked: Vec::new(),
             resets: Resets::default(),
+            shown: Shown::default(),
         }
     }
 }
@@ -280,8 +285,9 @@ impl Requests {
     }
 
     /// Hosts are about to be heard: their requests come after the resets and preemptions of this map.
-    pub(crate) fn look_for_resets(&mut self, map: &ClusterMap) {
+    pub(crate) fn look_at(&mut self, map: &ClusterMap) {
         self.resets.look(map);
+        self.shown.look(map);
     }
 
     /// Gives a request to `node` if it takes requests, or to another that does.
@@ -315,6 +321,7 @@ impl Requests {
             again,
             tried_until,
             permitted,
+            refused: None,
             course,
         };
         let begins = match pending.claim {
@@ -346,7 +353,7 @@ impl Requests {
         if parks {
             return self.parked.push(pending);
         }
-        self.resets.look(engine.map());
+        self.look_at(engine.map());
         let refusal = self.refusal(&pending, engine.map());
         let may_pass =
             |e: &HostError| matches!(e, HostError::Reserved | HostError::OutOfRange { .. });
@@ -366,9 +373,16 @@ impl Requests {
         let origin = changes.then(|| self.origin(engine, &mut pending, oldest));
         let may_have_happened = pending.may_have_happened();
         let refused = |error| if may_have_happened { HostError::OutcomeUnknown } else { error };
+        // Also of one whose flush comes first.
+        let place = pending.job.place.clone();
         self.pending.insert(number, pending);
         if let Some(error) = refusal {
-            return engine.answer((number, Err(refused(error))));
+            let error = refused(error);
+            if let (Some(node), Some(place)) = (node, place) {
+                self.pending.get_mut(&number).expect("just put there").refused = Some(error);
+                return engine.submit_ordered(node, number, job.volume, place, refusing::NOTHING);
+            }
+            return engine.answer((number, Err(error)));
         }
         match (node, origin, job.place) {
             (Some(node), Some(origin), place) => {
@@ -397,6 +411,10 @@ impl Requests {
         let spent = engine.take_spent(number);
         let mut pending = self.pending.remove(&number)?;
         pending.course.answered(spent);
+        let result = match pending.refused.take() {
+            Some(error) => Err(error),
+            None => result,
+        };
         let result = match result {
             // Its host may ask for it again: it would begin late.
             Ok(_) if pending.job.first_flush && pending.left => Err(HostError::Gone),
@@ -531,6 +549,7 @@ impl Requests {
 }
 
 mod refusing;
+mod shown;
 
 #[cfg(test)]
 mod tests;

@@ -16,9 +16,13 @@ impl Requests {
         if pending.was_preempted(&self.resets) || !pending.is_permitted(map) {
             return Some(HostError::Reserved);
         }
-        pending.out_of_range(map)
+        pending.out_of_range(self.shown.size(pending.job.volume), map)
     }
 }
+
+/// A request that its originator refuses. It takes the place of one that may not begin and has a place among others: those that
+/// come after it are to hear that it was not done.
+pub(super) const NOTHING: HostOp = HostOp::Read(Range { offset: 0, len: 0 });
 
 impl Pending {
     /// Whether it compares and writes, and has begun before: its host must not hear that it was refused. Other writes are refused
@@ -69,17 +73,16 @@ impl Pending {
         volume.is_none_or(|v| v.reservations.permit(self.job.registrant.as_deref(), writes))
     }
 
-    /// The error of a host's request for bytes that hosts do not see: while a volume grows, its new part still has what another
-    /// volume left there. A session may know a size of its own, and a host may ask beyond it.
-    fn out_of_range(&self, map: &ClusterMap) -> Option<HostError> {
+    /// The error of a host's request for bytes that hosts do not see (`shown.rs`). Sessions of some protocols do not know the size.
+    fn out_of_range(&self, size: u64, map: &ClusterMap) -> Option<HostError> {
         let of_host = !matches!(self.owner, Some(Owner::Control { .. }));
-        let volume = map.volumes.get(&self.job.volume).filter(|_| of_host)?;
+        map.volumes.get(&self.job.volume).filter(|_| of_host)?;
         let Range { offset, len } = self.job.op.range()?;
-        let is_seen = offset.checked_add(len).is_some_and(|end| end <= volume.visible);
+        let is_seen = offset.checked_add(len).is_some_and(|end| end <= size);
         (!is_seen).then(|| match self.changes() && (self.again || self.job.again) {
             // It may have happened before the volume was cut off.
             true => HostError::OutcomeUnknown,
-            false => HostError::OutOfRange { offset, len, size: volume.visible },
+            false => HostError::OutOfRange { offset, len, size },
         })
     }
 }

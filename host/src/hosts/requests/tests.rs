@@ -1,14 +1,18 @@
 //! The order among requests that touch the same bytes, with nodes that stop under them.
 
+use std::collections::BTreeMap;
 use std::thread::sleep;
 use std::time::Duration;
 
 use tempfile::TempDir;
 use weft_core::Buffer;
 use weft_core::cluster::{
-    Access, Change, HostChange, ReservationAction, ReservationChange, ReservationKind, VolumeSize,
+    Access, Change, HostChange, PolicyChange, ReservationAction, ReservationChange,
+    ReservationKind, VolumeSize,
 };
+use weft_core::order::{Ordering, PlaceError};
 use weft_core::plan::Range;
+use weft_core::policy::Setting;
 
 use super::*;
 use crate::engine::Rule;
@@ -121,7 +125,7 @@ fn a_write_that_came_before_a_reset_is_not_begun_after_it() {
     let mut w = world();
     let job = |came, op| Job { came: Some(came), ..Job::new(VOLUME, op, false) };
     let write = || HostOp::Write(0, Buffer::from(vec![1; 4096]));
-    w.requests.look_for_resets(w.engine.map());
+    w.requests.look_at(w.engine.map());
     let before = w.engine.map().epoch;
     w.reserve("a", ReservationAction::Reset);
     let now = w.engine.map().epoch;
@@ -154,11 +158,11 @@ fn what_a_preempted_host_asked_before_is_not_begun_once_it_has_registered_again(
         w.reserve("other", register(8));
         w.reserve("winner", register(9));
         w.reserve("winner", ReservationAction::Reserve { key: 9, kind });
-        w.requests.look_for_resets(w.engine.map());
+        w.requests.look_at(w.engine.map());
         let before = w.engine.map().epoch;
         w.reserve("winner", ReservationAction::Preempt { key: 9, victim: 7, kind });
         if looks {
-            w.requests.look_for_resets(w.engine.map());
+            w.requests.look_at(w.engine.map());
         }
         match registers {
             true => w.reserve("loser", register(7)),
@@ -197,6 +201,39 @@ fn a_host_sees_nothing_beyond_what_its_volume_shows() {
     // The zeros are written there by the control.
     w.submit(2, 0, write(visible));
     w.until(|w| w.answered.len() == 2);
+}
+
+/// It takes its place among the others nevertheless.
+#[test]
+fn what_comes_after_a_refused_request_is_not_done() {
+    let mut w = world();
+    let sequenced = PolicyChange::to([Setting::Ordering(Ordering::Sequencer)]);
+    w.engine.change(Change::SetPolicy(VOLUME, sequenced));
+    w.until(|w| w.engine.map().volumes[&VOLUME].is_sequenced() && w.engine.is_settled());
+    let size = w.engine.map().volumes[&VOLUME].visible;
+    let name = |number| RequestId { host: HostId(7), number };
+    let mut submit = |number, offset, after| {
+        let place = Some(Place { id: name(number), after, oldest: 1 });
+        let op = HostOp::Write(offset, Buffer::from(vec![1; 4096]));
+        let owner = Owner::Session { conn: 1, number };
+        let job = Job { place, ..Job::new(VOLUME, op, false) };
+        w.requests.submit(&mut w.engine, owner, 0, job);
+    };
+    submit(1, size, Vec::new());
+    submit(2, 0, vec![name(1)]);
+    let mut errors = BTreeMap::new();
+    while errors.len() < 2 {
+        w.engine.run();
+        w.engine.fire_soon();
+        for answer in w.engine.take_answers() {
+            let Some(end) = w.requests.finish(&mut w.engine, answer) else { continue };
+            let Owner::Session { number, .. } = end.owner else { unreachable!("both are") };
+            errors.insert(number, end.result.err());
+        }
+        sleep(Duration::from_micros(500));
+    }
+    assert_eq!(errors[&1], Some(HostError::OutOfRange { offset: size, len: 4096, size }));
+    assert_eq!(errors[&2], Some(PlaceError::Aborted(name(1)).into()));
 }
 
 /// Also one that was begun while its host had the right, and whose node has stopped.
