@@ -123,11 +123,10 @@ impl Worker {
         self.filling.look_anew();
         self.refreshing.enter(map.moving());
         if before.epoch == 0 {
-            // It knew no volume when it stopped. The authority counts all that are on this disk as named, and waits for those
-            // whose columns are to move.
-            let mut unknown = self.volumes_to_refresh();
-            unknown.retain(|id| self.refreshing.moves(*id));
-            self.folding.is_said(unknown);
+            // It knew its copies when it stopped, and no volume. The authority counts all that are on this disk as named, and
+            // waits for those whose columns are to move.
+            let said = self.folding.said().iter().copied();
+            self.folding.is_said(said.chain(map.moving()).collect());
         }
         self.folding.enter(self.parity_to_report());
         self.into_parity.enter(floor);
