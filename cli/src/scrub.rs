@@ -20,8 +20,8 @@ use crate::transfer::Stopped;
 const EVERY: Duration = Duration::from_millis(200);
 
 /// Read and verify every stripe of a volume, and repair unreadable or wrong content. If either data or parity may
-/// be wrong, nothing is changed without --trust. An interrupted scrub can resume with --from. Snapshots are volumes of
-/// their own: --snapshots verifies those of the volume as well.
+/// be wrong, nothing is changed without --trust. An interrupted scrub can resume with --from. Snapshots and volumes whose content
+/// the volume shows are scrubbed after it; --snapshots adds its other snapshots.
 #[derive(Debug, Args)]
 pub struct Scrub {
     /// Name of the volume
@@ -38,7 +38,7 @@ pub struct Scrub {
     /// With '--trust parity': the node with the wrong data
     #[arg(long, value_name = "NODE")]
     wrong: Option<u16>,
-    /// Scrub the volume's snapshots as well, one after the other
+    /// Scrub all of the volume's snapshots as well, also those that it does not lie over
     #[arg(long, conflicts_with_all = ["from", "trust", "wrong"])]
     snapshots: bool,
     #[command(flatten)]
@@ -70,46 +70,56 @@ impl Scrub {
     /// Scrubs; fails if redundancy was not true, or could not be looked at.
     pub fn run(&self) -> Result<ExitCode> {
         let (stopped, mut answers) = (Stopped::by_signals(true)?, Vec::new());
-        for volume in self.volumes()? {
-            let answer = self.scrub(&volume, &stopped)?;
-            if !self.json {
-                say(describe(&answer))?;
-            }
+        let first = self.scrub(&self.volume, false, &stopped)?;
+        self.tell(&first)?;
+        answers.push(first);
+        for snapshot in self.others(&answers[0])? {
+            let answer = self.scrub(&snapshot, true, &stopped)?;
+            self.tell(&answer)?;
             answers.push(answer);
         }
         let all_clean = answers.iter().all(is_clean);
         if self.json {
             match self.snapshots {
-                true => say_json(json!({ "scrubs": answers }))?,
+                true => say_json(json!({ "scrubs": apart(answers) }))?,
                 false => answers.into_iter().try_for_each(say_json)?,
             }
         }
         Ok(if all_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// The names of the volumes to scrub: the one that was named, and then its snapshots.
-    fn volumes(&self) -> Result<Vec<String>> {
-        let mut names = vec![self.volume.clone()];
-        if self.snapshots {
-            let request = ControlRequest::VolumeList { snapshots: true };
-            let answer = self.target.connect()?.request(&request)?;
-            let all = serde_json::from_value(answer["volumes"].clone())?;
-            names.extend(snapshots_of(&self.volume, all));
+    /// Prints a result, unless all are printed together.
+    fn tell(&self, answer: &Value) -> Result<()> {
+        if self.json {
+            return Ok(());
         }
+        std::iter::once(answer).chain(below(answer)).try_for_each(|one| say(describe(one)))
+    }
+
+    /// The names of the volume's snapshots, if they are wanted, but for those that were scrubbed with it.
+    fn others(&self, done: &Value) -> Result<Vec<String>> {
+        if !self.snapshots {
+            return Ok(Vec::new());
+        }
+        let request = ControlRequest::VolumeList { snapshots: true };
+        let answer = self.target.connect()?.request(&request)?;
+        let mut names =
+            snapshots_of(&self.volume, serde_json::from_value(answer["volumes"].clone())?);
+        names.retain(|name| !below(done).any(|one| one["volume"] == **name));
         Ok(names)
     }
 
-    /// Scrubs a volume or a snapshot.
-    fn scrub(&self, name: &str, stopped: &Stopped) -> Result<Value> {
+    /// Scrubs a volume or a snapshot; `alone` without those below it.
+    fn scrub(&self, name: &str, alone: bool, stopped: &Stopped) -> Result<Value> {
         let rate = Some(self.rate.unwrap_or(SCRUB_RATE));
         let trust = self.trust.map(|t| match t {
             Trust::Data => Believed::Data,
             Trust::Parity => Believed::Parity,
         });
         let (volume, from, suspect) = (name.to_string(), self.from, self.wrong);
-        let request = ControlRequest::Scrub { volume, from, rate, trust, suspect };
+        let request = ControlRequest::Scrub { volume, from, rate, trust, suspect, alone };
         let (mut asks, mut watches) = (self.target.connect()?, self.target.connect()?);
-        let (hang_up, mut reached) = (asks.hang_up()?, from);
+        let (hang_up, mut reached) = (asks.hang_up()?, (name.to_string(), from));
         let stage = Stage::new(format!("scrubbing {name}, stripes"), 0, Counts::Things);
         let answer = thread::scope(|scope| {
             let asking = move || asks.request(&request);
@@ -122,7 +132,8 @@ impl Scrub {
                 }
                 if stopped.is_set() {
                     hang_up.now();
-                    bail!(interrupted(name, from, reached));
+                    let (volume, reached) = reached;
+                    bail!(interrupted(&volume, if volume == name { from } else { 0 }, reached));
                 }
             }
             anyhow::Ok(asked.join())
@@ -134,6 +145,21 @@ impl Scrub {
         stage.done(format!("{} of {}", done(&answer), answer["stripes"]));
         Ok(answer)
     }
+}
+
+/// The results of the volumes below one, which were scrubbed after it.
+fn below(answer: &Value) -> impl Iterator<Item = &Value> {
+    answer["below"].as_array().into_iter().flatten()
+}
+
+/// Results with those of volumes below as results of their own.
+fn apart(answers: Vec<Value>) -> Vec<Value> {
+    let both = |mut answer: Value| {
+        let below = answer.as_object_mut().and_then(|answer| answer.remove("below"));
+        let below = below.and_then(|below| below.as_array().cloned()).unwrap_or_default();
+        std::iter::once(answer).chain(below)
+    };
+    answers.into_iter().flat_map(both).collect()
 }
 
 /// The names of a volume's snapshots, out of all snapshots, in the order in which they were taken.
@@ -156,21 +182,24 @@ fn interrupted(volume: &str, from: u64, reached: u64) -> String {
     )
 }
 
-/// Shows how far the scrub of a volume is. Returns the stripe that it has reached, if it is seen.
-fn show(volume: &str, stage: &Stage, status: &Status) -> Option<u64> {
+/// Shows how far the scrub of a volume is, or of one below it. Returns which and the stripe that it has reached, if it is seen.
+fn show(volume: &str, stage: &Stage, status: &Status) -> Option<(String, u64)> {
     // Others may be asked of other processes.
     let here = status.cluster.as_ref().map(|c| &c.nodes);
-    let ours = |s: &&ScrubStatus| {
-        s.volume.as_deref() == Some(volume) && here.is_none_or(|n| n.contains(&s.node))
-    };
-    let scrub = status.scrubs.iter().find(ours)?;
+    let is_here = |s: &&ScrubStatus| here.is_none_or(|n| n.contains(&s.node));
+    let is_its = |s: &&ScrubStatus| s.volume.as_deref() == Some(volume);
+    // Then those of snapshots below follow.
+    let is_below = |s: &&ScrubStatus| s.volume.as_deref().is_some_and(|v| v.contains('@'));
+    let all = || status.scrubs.iter().filter(is_here);
+    let its = all().find(is_its);
+    let scrub = its.or_else(|| all().find(is_below))?;
     stage.bar().set_length(scrub.stripes);
     stage.at(scrub.done());
     stage.bar().set_message(format!(
         "{} rebuilt, {} wrong, {} unclear, {} skipped",
         scrub.rebuilt, scrub.mismatched, scrub.unclear, scrub.skipped
     ));
-    Some(scrub.done())
+    Some((scrub.volume.clone()?, scrub.done()))
 }
 
 fn number(value: &Value, key: &str) -> u64 {
@@ -184,7 +213,9 @@ pub fn done(scrub: &Value) -> u64 {
 
 /// Whether every stripe was looked at and none was found wrong.
 pub fn is_clean(answer: &Value) -> bool {
-    ["mismatched", "unclear", "skipped"].iter().all(|key| answer[key] == 0)
+    let is_clean =
+        |one: &Value| ["mismatched", "unclear", "skipped"].iter().all(|key| one[key] == 0);
+    is_clean(answer) && below(answer).all(is_clean)
 }
 
 /// What a scrub found, in words, and what to do about it.
@@ -289,6 +320,13 @@ mod tests {
             ]
         };
         assert_eq!(snapshots_of("v", all()), ["v@a", "v@b"]);
+        let (good, bad) = (json!({ "mismatched": 0, "unclear": 0, "skipped": 0 }), json!({}));
+        let with = |below: &Value| json!({ "mismatched": 0, "unclear": 0, "skipped": 0, "below": [good.clone(), below] });
+        assert!(is_clean(&with(&good)) && !is_clean(&with(&bad)));
+        assert_eq!(
+            apart(vec![with(&bad), good.clone()]),
+            [&good, &good, &bad, &good].map(Clone::clone)
+        );
         assert!(snapshots_of("w", all()).is_empty());
     }
 

@@ -261,6 +261,9 @@ pub enum ControlRequest {
         /// With parity believed: the node whose disk is not.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         suspect: Option<u16>,
+        /// Without the volumes that it shows content of, which follow otherwise.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        alone: bool,
     },
     /// Compute parity of a volume that waits; answered when it is done.
     Refresh {
@@ -383,7 +386,7 @@ impl ControlRequest {
     /// A scrub of a whole volume, as fast as it goes.
     pub fn scrub(volume: &str) -> ControlRequest {
         let (volume, rate) = (volume.to_string(), Some(UNBOUNDED));
-        ControlRequest::Scrub { volume, from: 0, rate, trust: None, suspect: None }
+        ControlRequest::Scrub { volume, from: 0, rate, trust: None, suspect: None, alone: false }
     }
 }
 
@@ -492,6 +495,7 @@ mod tests {
                     rate: Some(1000),
                     trust: None,
                     suspect: None,
+                    alone: false,
                 },
             ),
             (
@@ -502,6 +506,7 @@ mod tests {
                     rate: None,
                     trust: Some(Believed::Parity),
                     suspect: Some(2),
+                    alone: false,
                 },
             ),
         ] {

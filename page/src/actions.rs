@@ -124,7 +124,8 @@ impl Action {
     fn request(&self) -> Option<ControlRequest> {
         Some(match self.clone() {
             Action::Scrub { volume } => {
-                ControlRequest::Scrub { volume, from: 0, rate: None, trust: None, suspect: None }
+                let (rate, trust, suspect) = (None, None, None);
+                ControlRequest::Scrub { volume, from: 0, rate, trust, suspect, alone: false }
             }
             Action::StopScrub { .. } => return None,
             Action::Snapshot { volume, name } => {
@@ -144,7 +145,9 @@ impl Action {
 
     /// What its answer says.
     fn said(&self, answer: &Value) -> String {
-        let count = |key: &str| answer[key].as_u64().unwrap_or(0);
+        let of = |answer: &Value, key: &str| answer[key].as_u64().unwrap_or(0);
+        let below = || answer["below"].as_array().into_iter().flatten();
+        let count = |key: &str| of(answer, key) + below().map(|b| of(b, key)).sum::<u64>();
         match self {
             Action::Scrub { .. } => format!(
                 "done: {} stripes verified, {} units rebuilt, {} wrong, {} unclear, {} skipped",

@@ -1,9 +1,9 @@
 //! Scrubs as an operator asks for them, and what is answered.
 
 use serde_json::{Value, json};
-use weft_core::cluster::Volume;
+use weft_core::cluster::{ClusterMap, Volume};
 use weft_core::node::{HostOp, ScrubFindings, ScrubProgress, Trust};
-use weft_core::units::NodeId;
+use weft_core::units::{NodeId, VolumeId};
 
 use crate::control_protocol::Believed;
 use crate::error::{Result, fail};
@@ -65,8 +65,108 @@ fn trust(volume: &Volume, wish: Wish) -> Result<Trust> {
     }
 }
 
-/// What is answered when a scrub of this volume is done; `volume` is as it is then, if it is still there.
-pub(crate) fn answer(
+/// A scrub of a volume, and after it of those below.
+#[derive(Debug)]
+pub(crate) struct Scrubbing {
+    wish: Wish,
+    /// The volume in progress, its name, and the bytes of its stripes with their parity.
+    volume: VolumeId,
+    name: String,
+    stripe_bytes: u64,
+    stripes: u64,
+    /// The volumes that follow, with their names and stripes, the last first.
+    left: Vec<(VolumeId, String, u64)>,
+    /// The results of those that are done.
+    done: Vec<Value>,
+}
+
+impl Scrubbing {
+    /// One of a volume, and then of those below, the nearest first.
+    pub(crate) fn of<'a>(
+        volume: &Volume,
+        wish: Wish,
+        below: impl Iterator<Item = &'a Volume>,
+    ) -> Scrubbing {
+        let mut left: Vec<_> = below.map(|v| (v.id, v.name.clone(), v.stripes())).collect();
+        left.reverse();
+        Scrubbing {
+            wish,
+            volume: volume.id,
+            name: volume.name.clone(),
+            stripe_bytes: stripe_bytes(volume),
+            stripes: volume.stripes(),
+            left,
+            done: Vec::new(),
+        }
+    }
+
+    /// The volume in progress.
+    pub(crate) fn volume(&self) -> VolumeId {
+        self.volume
+    }
+
+    /// Whether it is one below.
+    pub(crate) fn is_below(&self) -> bool {
+        !self.done.is_empty()
+    }
+
+    /// The volume in progress is done, which is as given, if it is still there.
+    pub(crate) fn with(
+        mut self,
+        volume: Option<&Volume>,
+        progress: &ScrubProgress,
+        findings: &ScrubFindings,
+    ) -> Scrubbing {
+        let name = std::mem::take(&mut self.name);
+        self.done.push(found((name, self.stripe_bytes), volume, progress, findings));
+        self
+    }
+
+    /// The volume in progress has been deleted, and is merged into the one over it, which may have been verified before.
+    pub(crate) fn is_gone(mut self) -> Scrubbing {
+        let (stripes, name) = (self.stripes, std::mem::take(&mut self.name));
+        let skipped = ScrubProgress { stripes, skipped: stripes, ..ScrubProgress::default() };
+        let result = found((name, self.stripe_bytes), None, &skipped, &ScrubFindings::default());
+        self.done.push(result);
+        self
+    }
+
+    /// The next volume that is still there, and its scrub.
+    pub(crate) fn next(mut self, map: &ClusterMap) -> (Scrubbing, Option<(VolumeId, HostOp)>) {
+        while let Some((id, name, stripes)) = self.left.pop() {
+            (self.volume, self.name, self.stripes) = (id, name, stripes);
+            let Some(volume) = map.volumes.get(&id).filter(|_| map.shown_in(id) == id) else {
+                self = self.is_gone();
+                continue;
+            };
+            let wish = Wish { from: 0, ..self.wish };
+            let unbelieving = Wish { trust: None, suspect: None, ..wish };
+            // The suspect may hold nothing of it.
+            let op = operation(volume, wish).or_else(|_| operation(volume, unbelieving));
+            let Ok(op) = op else { continue };
+            self.stripe_bytes = stripe_bytes(volume);
+            return (self, Some((id, op)));
+        }
+        (self, None)
+    }
+
+    /// The result of the volume, with those of the volumes below it.
+    pub(crate) fn answer(self) -> Value {
+        let mut done = self.done.into_iter();
+        let mut answer = done.next().unwrap_or_default();
+        let below: Vec<Value> = done.collect();
+        if !below.is_empty() {
+            answer["below"] = json!(below);
+        }
+        answer
+    }
+}
+
+fn stripe_bytes(volume: &Volume) -> u64 {
+    volume.geometry.layout.width() as u64 * volume.geometry.unit
+}
+
+fn found(
     (name, stripe_bytes): (String, u64),
     volume: Option<&Volume>,
     p: &ScrubProgress,
@@ -78,7 +178,7 @@ pub(crate) fn answer(
         "journal": volume.map(|v| v.policy.journal),
         "stripes": p.stripes,
         "from": p.from,
-        "read_bytes": p.verified * stripe_bytes,
+        "read_bytes": p.verified.saturating_sub(p.unwritten) * stripe_bytes,
         "verified": p.verified,
         "rebuilt": p.rebuilt,
         "mismatched": p.mismatched,
@@ -95,7 +195,6 @@ mod tests {
     use super::*;
     use weft_core::cluster::Extent;
     use weft_core::layout::{Geometry, LayoutSpec};
-    use weft_core::units::VolumeId;
 
     fn volume(layout: &str, nodes: usize) -> Volume {
         let spec: LayoutSpec = layout.parse().unwrap();
@@ -103,6 +202,39 @@ mod tests {
         let columns = (0..nodes as u16).map(|n| (NodeId(n), 0)).collect();
         let extents = vec![Extent::new(0, columns)];
         Volume::new(VolumeId(1), "v", 4 * 4096, &spec, geometry, extents)
+    }
+
+    #[test]
+    fn the_volumes_below_follow_and_those_that_have_gone_count_as_skipped() {
+        let whole = volume("raid5", 3);
+        let mut map = ClusterMap::default();
+        let below = [(2, "v@c"), (3, "v@b"), (4, "v@a")].map(|(id, name)| {
+            let id = VolumeId(id);
+            Volume { id, name: name.into(), ..whole.clone() }
+        });
+        for volume in [&below[0], &below[2]] {
+            map.volumes.insert(volume.id, volume.clone().into());
+        }
+        let wish = Wish { from: 1, trust: Some(Believed::Data), ..Wish::default() };
+        let mut scrubbing = Scrubbing::of(&whole, wish, below.iter());
+        let progress = ScrubProgress { verified: 4, unwritten: 1, ..ScrubProgress::default() };
+        let mut order = Vec::new();
+        loop {
+            scrubbing = scrubbing.with(Some(&whole), &progress, &ScrubFindings::default());
+            let next;
+            (scrubbing, next) = scrubbing.next(&map);
+            let Some((id, op)) = next else { break };
+            assert!(matches!(op, HostOp::Scrub { from: 0, trust: Trust::Data, .. }));
+            assert!(scrubbing.is_below() && scrubbing.volume() == id);
+            order.push(id.0);
+        }
+        assert_eq!(order, [2, 4]);
+        let answer = scrubbing.answer();
+        assert_eq!((&answer["volume"], &answer["read_bytes"]), (&json!("v"), &json!(3 * 3 * 4096)));
+        let names: Vec<&Value> =
+            answer["below"].as_array().unwrap().iter().map(|b| &b["volume"]).collect();
+        assert_eq!(names, ["v@c", "v@b", "v@a"]);
+        assert_eq!(answer["below"][1]["skipped"], whole.stripes(), "what it had was not looked at");
     }
 
     #[test]

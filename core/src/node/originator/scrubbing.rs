@@ -21,6 +21,8 @@ pub struct ScrubProgress {
     pub from: u64,
     /// Stripes read and found consistent, perhaps after repair, or never written.
     pub verified: u64,
+    /// Those of them that were never written in this volume: nothing was read.
+    pub unwritten: u64,
     /// Units with unreadable parts that were rebuilt.
     pub rebuilt: u64,
     /// Units that did not match the rest of their stripe and were recomputed.
@@ -146,6 +148,7 @@ impl Scrub {
         let (end, used) = (self.looked.0.min(self.progress.stripes), &self.looked.1);
         let next = used.iter().map(|run| run.start.max(from)).min().unwrap_or(end).min(end);
         self.progress.verified += next.saturating_sub(from);
+        self.progress.unwritten += next.saturating_sub(from);
         self.next = from.max(next);
         let run = used.iter().filter(|run| run.contains(&self.next));
         run.map(|run| run.end.min(end)).max().unwrap_or(self.next)

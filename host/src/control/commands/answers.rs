@@ -5,17 +5,17 @@ use weft_core::node::{HostData, HostError};
 
 use super::{Commands, Outcome, Wait};
 use crate::control::losses::Next;
-use crate::control::scrub;
 use crate::control_protocol::{error, ok};
 
 impl Commands<'_> {
     /// Takes the nodes' answer to the request that is waited for.
     pub(crate) fn answered(&mut self, wait: Wait, result: Result<HostData, HostError>) -> Outcome {
         match (wait, result) {
-            (Wait::Scrub(name, whole), Ok(HostData::Scrubbed(p, findings))) => {
-                let volume = self.engine.exports().named(&name).cloned();
-                let answer = scrub::answer((name, whole), volume.as_deref(), &p, &findings);
-                Outcome::Answer(ok(answer))
+            (Wait::Scrub(scrubbing), Ok(HostData::Scrubbed(progress, findings))) => {
+                Outcome::Wait(self.scrubbed(scrubbing, &progress, &findings))
+            }
+            (Wait::Scrub(scrubbing), Err(HostError::NoVolume)) if scrubbing.is_below() => {
+                Outcome::Wait(Wait::ScrubOn(Box::new(scrubbing.is_gone())))
             }
             (Wait::Refresh(name), Ok(HostData::Refreshed(left))) => {
                 Outcome::Answer(ok(json!({ "volume": name, "sectors_left": left })))

@@ -1,12 +1,14 @@
-//! Commands on the content of volumes that take many requests of nodes: copying, and measuring usage.
+//! Commands on the content of volumes that take many requests of nodes: copying, measuring usage, and scrubs of
+//! a volume and those below it.
 
-use weft_core::node::HostOp;
+use weft_core::node::{HostOp, ScrubFindings, ScrubProgress};
 use weft_core::plan::Range;
 use weft_core::units::VolumeId;
 
 use super::{Commands, Outcome, Wait};
 use crate::control::copying::Copying;
 use crate::control::diff::Diff;
+use crate::control::scrub::{self, Scrubbing, Wish};
 use crate::control::usage::Usage;
 use crate::control_protocol::ok;
 use crate::error::{Result, fail};
@@ -99,5 +101,45 @@ impl Commands<'_> {
     /// Submits a request whose effect a later flush makes durable.
     pub(super) fn ask_nodes(&mut self, conn: usize, volume: VolumeId, op: HostOp) {
         self.hosts.command(self.engine, conn, Job::new(volume, op, false));
+    }
+
+    /// Scrubs a volume; `alone` without those below it.
+    pub(super) fn scrub(
+        &mut self,
+        conn: usize,
+        name: &str,
+        wish: Wish,
+        alone: bool,
+    ) -> Result<Wait> {
+        let volume = self.volume(name)?;
+        let op = scrub::operation(&volume, wish)?;
+        // Content of those that are merged into others is verified there.
+        let map = self.engine.map();
+        let below = map.all_below(volume.id).filter(|v| !alone && map.shown_in(v.id) == v.id);
+        let scrubbing = Scrubbing::of(&volume, wish, below.map(|v| &**v));
+        self.submit(conn, volume.id, op);
+        Ok(Wait::Scrub(Box::new(scrubbing)))
+    }
+
+    /// The scrub of a volume is done.
+    pub(super) fn scrubbed(
+        &self,
+        scrubbing: Box<Scrubbing>,
+        progress: &ScrubProgress,
+        findings: &ScrubFindings,
+    ) -> Wait {
+        let volume = self.engine.map().volumes.get(&scrubbing.volume()).cloned();
+        Wait::ScrubOn(Box::new(scrubbing.with(volume.as_deref(), progress, findings)))
+    }
+
+    /// Scrubs the next volume, or answers that all is done.
+    pub(super) fn scrub_on(&mut self, conn: usize, scrubbing: Box<Scrubbing>) -> Outcome {
+        match scrubbing.next(self.engine.map()) {
+            (scrubbing, Some((volume, op))) => {
+                self.submit(conn, volume, op);
+                Outcome::Wait(Wait::Scrub(Box::new(scrubbing)))
+            }
+            (scrubbing, None) => Outcome::Answer(ok(scrubbing.answer())),
+        }
     }
 }

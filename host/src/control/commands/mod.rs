@@ -398,13 +398,9 @@ impl Commands<'_> {
             ControlRequest::Native => Outcome::Native,
             ControlRequest::Reserve { change } => self.reserve(&change)?,
             ControlRequest::VolumeUnreserve { name } => self.unreserve(&name)?,
-            ControlRequest::Scrub { volume, from, rate, trust, suspect } => {
-                let volume = self.volume(&volume)?;
+            ControlRequest::Scrub { volume, from, rate, trust, suspect, alone } => {
                 let wish = scrub::Wish { from, rate, trust, suspect };
-                self.submit(conn, volume.id, scrub::operation(&volume, wish)?);
-                let g = &volume.geometry;
-                let whole = g.layout.width() as u64 * g.unit;
-                Outcome::Wait(Wait::Scrub(volume.name, whole))
+                Outcome::Wait(self.scrub(conn, &volume, wish, alone)?)
             }
             ControlRequest::Refresh { volume, offset, length } => {
                 let volume = self.volume(&volume)?;
@@ -555,6 +551,7 @@ impl Commands<'_> {
             Wait::CopyOn(copying) => Ok(self.copy_on(conn, copying)),
             Wait::LookAt(usage) => Ok(self.look_at_content(conn, usage)),
             Wait::DiffOn(diff) => Ok(self.diff_on(conn, diff)),
+            Wait::ScrubOn(scrubbing) => Ok(self.scrub_on(conn, scrubbing)),
             wait => Ok(Outcome::Wait(wait)),
         }
     }

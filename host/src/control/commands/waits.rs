@@ -13,6 +13,7 @@ use super::{Commands, DeletionKind};
 use crate::control::copying::Copying;
 use crate::control::diff::Diff;
 use crate::control::losses::Losses;
+use crate::control::scrub::Scrubbing;
 use crate::control::usage::Usage;
 use crate::control_protocol::ControlRequest;
 use crate::disk::handle::Aside;
@@ -124,8 +125,10 @@ pub(crate) enum Wait {
     Differing(Box<Diff>),
     /// The next piece can be queried.
     DiffOn(Box<Diff>),
-    /// The scrub of a volume is done, whose stripes have so many bytes with their parity.
-    Scrub(String, u64),
+    /// Nodes have scrubbed a volume.
+    Scrub(Box<Scrubbing>),
+    /// The next one can be scrubbed.
+    ScrubOn(Box<Scrubbing>),
     /// An answer is computed in a thread of its own: nodes and members are not to wait for it.
     Computing(Aside<Value>),
     /// Everything is in place.
@@ -180,7 +183,8 @@ impl Wait {
             | Wait::Parting(..)
             | Wait::DownHere(..)
             | Wait::Sealing(..)
-            | Wait::Scrub(..)
+            | Wait::Scrub(_)
+            | Wait::ScrubOn(_)
             | Wait::Refresh(_)
             | Wait::Losses(_)
             | Wait::Accepting(_)
