@@ -48,7 +48,7 @@ struct Waiting {
     peer: String,
     volume: VolumeId,
     /// The host that takes turns with others.
-    host: String,
+    host: (bool, String),
     stamp: u64,
     /// The question, which is asked again with the same stamp: the change is made once.
     question: Vec<u8>,
@@ -96,7 +96,8 @@ impl Reservings {
     /// Puts a change on the list of those to ask for.
     fn ask(&mut self, asker: Option<(usize, u64)>, peer: String, change: &ReservationChange) {
         let (volume, stamp, since) = (change.volume, change.stamp, Instant::now());
-        let host = host_of(&change.who.host).to_string();
+        let host = host_of(&change.who.host);
+        let host = (host.0, host.1.to_string());
         let Some(change) = Reserving::of(change) else { return };
         let question = ControlRequest::Reserve { change };
         let question = serde_json::to_vec(&question).expect("a question has words for all it says");
@@ -435,12 +436,13 @@ fn next_answer(answers: &Receiver<Vec<u8>>) -> Result<Value, TryRecvError> {
     }
 }
 
-/// The host in a registrant's name: the name that it has proved, which stands at the end, or that of its initiator.
-fn host_of(name: &str) -> &str {
+/// The host in a registrant's name, and whether it has proved its name: that stands at the end. Others have that of their
+/// initiator.
+fn host_of(name: &str) -> (bool, &str) {
     let last = name.rfind(',').unwrap_or(0);
     match name[last..].split_once(' ') {
-        Some((_, proved)) => proved,
-        None => name.split(',').next().unwrap_or_default(),
+        Some((_, proved)) => (true, proved),
+        None => (false, name.split(',').next().unwrap_or_default()),
     }
 }
 

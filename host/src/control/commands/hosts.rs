@@ -1,5 +1,7 @@
 //! Hosts that the cluster knows, what proves who they are, and which volumes they may use.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use weft_core::cluster::{
     Access, Certificate, ClusterMap, HostChange, MOST_HOSTS, MOST_SEALED, SealedSecret, Volume,
@@ -130,7 +132,7 @@ impl Commands<'_> {
             }
             HostAction::Deny { volume, host } => {
                 let volume = self.volume(volume)?;
-                refuse_unlisted(&volume, host)?;
+                refuse_unlisted(&volume, &self.engine.map().snapshots_of(volume.id), host)?;
                 HostChange::Deny(volume.id, host.clone())
             }
         };
@@ -197,7 +199,11 @@ pub(super) fn require_host(map: &ClusterMap, name: &str) -> Result<()> {
     ))
 }
 
-fn refuse_unlisted(volume: &Volume, host: &str) -> Result<()> {
+fn refuse_unlisted(volume: &Volume, snapshots: &[&Arc<Volume>], host: &str) -> Result<()> {
+    let lists = |v: &Volume| v.hosts.as_ref().is_some_and(|list| list.contains_key(host));
+    if snapshots.iter().any(|snapshot| lists(snapshot)) {
+        return Ok(());
+    }
     let name = &volume.name;
     match &volume.hosts {
         None => fail(format!(

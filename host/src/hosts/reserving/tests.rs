@@ -118,8 +118,9 @@ fn hosts_take_turns_with_changes_of_a_volume() {
     answer_all(&mut reservings, now);
     assert_eq!(reservings.take_questions(now).len(), MOST_OF_A_VOLUME, "the other goes on");
     assert_eq!(reservings.changes.len(), left - MOST_OF_A_VOLUME);
-    assert_eq!(host_of("iqn.2026-01.b,i,0x1 b"), "b");
-    assert_eq!([host_of("iqn.2026-01.b,i,0x1"), host_of("a")], ["iqn.2026-01.b", "a"]);
+    assert_eq!(host_of("iqn.2026-01.b,i,0x1 b"), (true, "b"));
+    assert_eq!(host_of("iqn.2026-01.b,i,0x1"), (false, "iqn.2026-01.b"));
+    assert_eq!(host_of("a"), (false, "a"));
 }
 
 #[test]
