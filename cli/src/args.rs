@@ -3,11 +3,12 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use weft_core::layout::LayoutSpec;
 use weft_host::status::Status;
-use weft_host::{Control, DiskQueue, Limits, LimitsInWords, parse_size};
+use weft_host::{Control, ControlRequest, DiskQueue, Limits, LimitsInWords, parse_size};
 
 /// The running array to use.
 #[derive(Clone, Debug, Args)]
@@ -52,10 +53,36 @@ pub fn connect(dir: &Path) -> anyhow::Result<Control> {
     let own = Control::connect(dir);
     let below = || (0..).map(|n| node_dir(dir, n)).take_while(|d| d.is_dir());
     let control = match own {
-        Err(e) => below().find_map(|d| Control::connect(&d).ok()).ok_or(e)?,
-        Ok(control) => control,
+        Err(e) => {
+            let mut found = Err(e.into());
+            for (control, dir) in below().filter_map(|d| Some((Control::connect(&d).ok()?, d))) {
+                found = answering(control, &dir);
+                if found.is_ok() {
+                    break;
+                }
+            }
+            found?
+        }
+        Ok(control) => answering(control, dir)?,
     };
     Ok(control.telling(|what| eprintln!("weft: waiting for {what}")))
+}
+
+/// How long a process may take for an answer that it gives at once.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A connection to a process that answers. The system accepts connections for one that is stopped.
+fn answering(control: Control, dir: &Path) -> anyhow::Result<Control> {
+    let began = Instant::now();
+    let mut control = control.within(Some(PATIENCE))?;
+    let answer = control.request(&ControlRequest::ClusterShow);
+    if answer.is_err() && began.elapsed() >= PATIENCE {
+        anyhow::bail!(
+            "the process of {} does not answer: it is stopped, or its machine is overloaded",
+            dir.display()
+        );
+    }
+    Ok(control.within(None)?)
 }
 
 /// The directory of a node of `weft up --processes`.

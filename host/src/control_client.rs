@@ -56,12 +56,12 @@ impl Control {
         Control { waits, ..self }
     }
 
-    /// With each line of an answer awaited for this time at most.
+    /// With each line of an answer awaited for this time at most, or for ever.
     ///
     /// # Errors
     /// If the socket takes no limit.
-    pub fn within(self, time: Duration) -> Result<Control> {
-        let limited = self.stream.get_ref().set_read_timeout(Some(time));
+    pub fn within(self, time: Option<Duration>) -> Result<Control> {
+        let limited = self.stream.get_ref().set_read_timeout(time);
         limited.map_err(at("limit", &self.path))?;
         Ok(self)
     }

@@ -57,7 +57,8 @@ impl Asker {
 
     fn quickly<T>(&self, ask: impl FnOnce(&mut Control) -> Result<T>) -> Result<T> {
         let begun = Instant::now();
-        let asked = self.connect().and_then(|c| c.within(PATIENCE)).and_then(|mut c| ask(&mut c));
+        let asked =
+            self.connect().and_then(|c| c.within(Some(PATIENCE))).and_then(|mut c| ask(&mut c));
         asked.map_err(|e| match begun.elapsed() < PATIENCE {
             true => e,
             false => {
