@@ -151,6 +151,17 @@ disk_died() {
     play 'A disk died'
     same 3
 }
+directory_lost() {
+    local said
+    systemctl stop weft-node@box3
+    rm "$T/box3/lib/box3/node.pem"
+    said=$("$ON" box3 timeout -k 5 $LIMIT "$WEFT" node --config "$T/box3/etc/box3.toml" 2>&1) && return 1
+    grep -F 'lacks node.pem' <<<"$said"
+    grep -F 'weft cluster replace box3 --force' <<<"$said"
+    play 'The directory of a process is lost or damaged'
+    same 3
+    on_box 1 scrub v
+}
 # Another machine comes in its place, with the same address.
 key_died() {
     crash 1
@@ -159,7 +170,7 @@ key_died() {
     mv "$T/10" "$T/gone"
     machine 10 1
     play "The machine with the authority's key died"
-    nodes_are 2 '2, 3, 4, 5, 6, 7, 10, 11, 12, 13'
+    nodes_are 2 '2, 3, 6, 7, 10, 11, 12, 13, 14, 15'
     same 1
     on_box 1 scrub v
 }
@@ -210,7 +221,7 @@ clock_wrong() {
 # Each section with commands has been played.
 all_played() { diff <(sort -u "$T/played") <(python3 tests/python/runbook.py $PAGE | sort); }
 
-all='setting_up machine_died no_machine disk_died key_died power_gone file_system_full clock_wrong all_played'
+all='setting_up machine_died no_machine disk_died directory_lost key_died power_gone file_system_full clock_wrong all_played'
 for check in ${*:-$all}; do t $check; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -84,10 +84,11 @@ impl Node {
         if self.with_parent {
             set_parent_process_death_signal(Some(Signal::TERM))?;
         }
-        let config = Configuration::load(config)?;
+        // First, so that one that runs already is named, and not an address that it uses.
+        let home = Home::open(Configuration::load(config)?)?;
+        let config = home.config();
         serve_metrics(config.metrics, &config.dir)?;
         let page = bind_page(config.page.as_ref(), &config.dir)?;
-        let home = Home::open(config)?;
         let array = Array::node(home, page.serve(self.logging.start()?)?)?;
         // It answers from now on. What it serves depends on others, which may start later.
         notify::ready("it runs");

@@ -25,7 +25,8 @@ const OUTDATED_SPARE: &str = "member.outdated.new";
 const REMEDY: &str = "This process does not take part, because it could contradict its earlier \
                       votes. If most of the cluster's voting members \
      have their logs, `weft cluster readmit --config FILE` and then `weft node --config FILE` readmit it; its disks stay \
-     unchanged. If most have lost theirs, `weft recover --config FILE` founds the cluster again with the map on the disks";
+     unchanged. If most have lost theirs, `weft recover --config FILE --found` founds the cluster again with the map on the \
+     disks (without --found it only lists copies)";
 
 /// Room that is kept for what comes, so that a full file system does not stop the member at
 /// once.

@@ -48,6 +48,9 @@ const READS_WITHIN: Duration = Duration::from_secs(2);
 /// The file that is there when a node has been admitted.
 const IDENTITY: &str = "node-key.pem";
 
+/// Files of a process that nothing can make again.
+const OWN: [&str; 4] = [FILE, IDENTITY, "node.pem", "ca.pem"];
+
 /// A process's directory, open and locked.
 pub struct Home {
     pub(crate) config: Configuration,
@@ -123,6 +126,7 @@ impl Home {
     /// Opens the directory of a process that has been admitted to a cluster.
     pub fn open(config: Configuration) -> Result<Home> {
         let dir = config.dir.clone();
+        refuse_incomplete(&config)?;
         refuse_untaken(&dir)?;
         let lock = durable::lock(&dir)?;
         let (identity, mut content) = read(&config)?;
@@ -322,6 +326,29 @@ pub(super) fn refuse_taken(dir: &Path) -> Result<()> {
         )),
         false => Ok(()),
     }
+}
+
+/// Refuses the directory of a process that lacks some of its files. One that has yet to be admitted has some, too.
+fn refuse_incomplete(config: &Configuration) -> Result<()> {
+    let (dir, name) = (&config.dir, &config.name);
+    let is_there = |file: &&str| durable::is_there(&dir.join(file));
+    let mut lost = Vec::new();
+    for file in OWN {
+        if !is_there(&file)? {
+            lost.push(file);
+        }
+    }
+    if lost.is_empty() || lost.contains(&FILE) && lost.contains(&IDENTITY) || Home::is_waiting(dir)?
+    {
+        return Ok(());
+    }
+    fail(format!(
+        "{} lacks {}, which cannot be made again. If {name} has run: move the directory away, and give the process a new one with \
+         `weft cluster replace {name} --force`, which rebuilds its disks from others (`weft cluster what-if --lose {name}` at \
+         another process says whether that is possible). If it never ran: remove the directory and join again",
+        dir.display(),
+        lost.join(" and ")
+    ))
 }
 
 /// Refuses a directory that is none of a process.

@@ -19,7 +19,7 @@ const WAITS: &str = "the member's log was lost, and most of the voting members h
 
 /// What is said where no majority remembers.
 const STUCK: &str = "most of the voting members have lost their logs, so the cluster cannot agree on changes: stop all processes, and \
-                     found the cluster again with the map on the disks (`weft recover --config FILE`)";
+                     found the cluster again with the map on the disks (`weft recover --config FILE --found`)";
 
 impl Together {
     /// What is wrong with this process that its operator should know.
