@@ -796,11 +796,10 @@ boxes() {
     # One comes; what cannot be taken is refused.
     refused 'is the disk of node 5' weft disk add --path "$T/b1-2.img" --dir "$T/b1"
     refused 'ext file system --force' weft disk add --path "$T/used.img" --dir "$T/b1"
-    refused 'give disk_size' weft disk add --path "$T/more.img" --dir "$T/b1"
     refused 'b0-1.img in use' weft disk add --path "$T/b0-1.img" --size 96M --force --dir "$T/b1"
     box_says 1 "sys.exit(len(s['nodes']) != 8)"
     refused 'nearest' weft disk add --path "$T/more.img" --size 100000001 --dir "$T/b1"
-    weft disk add --path "$T/more.img" --size 96M --dir "$T/b1" | grep -c 'node 9 has been added'
+    weft disk add --path "$T/more.img" --dir "$T/b1" | grep -c 'node 9 has been added'
     wait_until box_has 0 up 9
     weft cluster rebalance --dir "$T/b2"
     # One is exchanged for a larger one elsewhere.

@@ -189,13 +189,13 @@ pub(crate) fn place(new: &NewVolume, map: &ClusterMap) -> Result<Volume> {
         ));
     }
     let (domains, usable) = (domains(&disks), disks.iter().filter(|d| d.sectors > 0).count());
-    let layout = new.layout.over(domains).map_err(|e| match new.layout.over(usable) {
+    let layout = new.layout.over(domains).map_err(|_| match new.layout.over(usable) {
         // There are nodes enough, and not apart.
         Ok(_) => {
             let columns = new.layout.least_nodes();
             cannot_place(new, &PlacementError::Domains { columns, domains })
         }
-        Err(_) => Error(e.to_string()),
+        Err(of_all) => Error(of_all.to_string()),
     })?;
     let geometry = Geometry::new(layout, new.stripe_unit);
     let others: Vec<&Volume> = there.values().map(|v| &**v).collect();
@@ -404,10 +404,11 @@ fn check_label(label: &str, map: &ClusterMap) -> Result<()> {
 /// Refuses what cannot be the name of a volume, or of a snapshot.
 pub(crate) fn check_spelling(name: &str, of: &str) -> Result<()> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
+    let is_path = [".", ".."].contains(&name);
+    if name.is_empty() || name.len() > 64 || !name.chars().all(plain) || is_path {
         return fail(format!(
             "'{name}' cannot be a {of}'s name; use 1 to 64 letters, digits, dots, dashes and \
-             underscores"
+             underscores, but not '.' or '..'"
         ));
     }
     Ok(())

@@ -133,7 +133,18 @@ impl Rollback {
 /// Says which snapshots have been taken.
 pub(super) fn taken(answer: &Value) -> Result<()> {
     let all: Vec<VolumeStatus> = serde_json::from_value(answer["snapshots"].clone())?;
-    say(snapshots(&all, width()))
+    say(without_use(&all, width()))
+}
+
+/// A table of snapshots just taken: how much they use is not known yet.
+fn without_use(list: &[VolumeStatus], width: Option<usize>) -> String {
+    let mut table = table(["snapshot", "taken (UTC)", "size"]);
+    for snapshot in list {
+        let taken = snapshot.taken.as_deref().map_or("-".to_string(), to_the_second);
+        table.add_row([snapshot.name.clone(), taken, bytes(snapshot.size)]);
+    }
+    align_right(&mut table, [2]);
+    folded(&table, width)
 }
 
 /// A table of snapshots, no wider than that if it is given.
@@ -241,6 +252,8 @@ mod tests {
             exclusive_bytes: Some(8192),
             ..first.clone()
         };
+        let taken = without_use(std::slice::from_ref(&first), None);
+        assert!(taken.contains(&first.name) && !taken.contains("exclusive"), "{taken}");
         let listed = snapshots(&[first.clone(), second.clone()], None);
         let row = |name: &str| listed.lines().find(|line| line.contains(name)).unwrap().to_string();
         assert!(row("a@s").contains("2026-11-28 04:05:06"), "{listed}");

@@ -73,7 +73,12 @@ impl Status {
         all.extend(warnings.map(|text| (Health::Degraded, text.clone())));
         all.extend(self.cluster.iter().filter_map(|c| {
             let bad = c.detours.iter().filter(|d| d.bad).count();
-            (bad > 0).then(|| (Health::Degraded, format!("{bad} links between processes are bad")))
+            let links = match bad {
+                0 => return None,
+                1 => "1 link between processes is bad".to_string(),
+                bad => format!("{bad} links between processes are bad"),
+            };
+            Some((Health::Degraded, links))
         }));
         all.extend(self.of_numbers());
         // Of one kind they stay in order.

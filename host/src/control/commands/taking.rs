@@ -62,9 +62,11 @@ impl Commands<'_> {
             return fail("this process is a controller or an attached host, and has no disks");
         }
         let (own, disks) = (node.map(|n| home.own(NodeId(n as u16))), home.disks());
-        let (path, size, preallocate) =
-            (new.path.clone(), new.size, home.config().disk_options.preallocate);
+        let (path, given, config) = (new.path.clone(), new.size, home.config());
+        let (usual, preallocate) = (config.disk_size, config.disk_options.preallocate);
         Ok(Box::new(move || {
+            // A new file is as large as those of the configuration.
+            let size = given.or_else(|| usual.filter(|_| !path.exists()));
             let other = disks.on(&path).filter(|n| Some(usize::from(n.0)) != node);
             if let Some(other) = other {
                 return fail(format!("{} is the disk of {other}; choose another", path.display()));

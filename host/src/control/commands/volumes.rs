@@ -61,6 +61,11 @@ impl Commands<'_> {
         let spec = Spec { layout, stripe_unit, apart, policy, ..Spec::default() };
         let new = NewVolume { thin, ..NewVolume::of(&spec, name, size) };
         let mut volume = match self.engine.place_volume(&new) {
+            Ok(volume) if new.size == 0 => {
+                let place =
+                    |size| volumes::place(&NewVolume { size, ..new.clone() }, self.engine.map());
+                self.with_space(volume, 0, place)
+            }
             Ok(volume) => volume,
             Err(e) => {
                 return self.forget_for(request, |map| volumes::place(&new, map).is_ok()).ok_or(e);
@@ -88,6 +93,31 @@ impl Commands<'_> {
         Ok(Wait::RoomThere(Box::new(volume), ticket))
     }
 
+    /// A volume that has all free space, or the largest above `least` bytes for which there is space: thin volumes and snapshots
+    /// may have used some that was free.
+    fn with_space(
+        &self,
+        largest: Volume,
+        least: u64,
+        place: impl Fn(u64) -> Result<Volume>,
+    ) -> Volume {
+        if self.check_space(&largest).is_ok() {
+            return largest;
+        }
+        let stripe = largest.geometry.stripe_bytes();
+        let (mut fits, mut too_many) = (least / stripe, largest.size / stripe);
+        let mut found = None;
+        while fits + 1 < too_many {
+            let middle = fits.midpoint(too_many);
+            match place(middle * stripe).ok().filter(|volume| self.check_space(volume).is_ok()) {
+                Some(volume) => (fits, found) = (middle, Some(volume)),
+                None => too_many = middle,
+            }
+        }
+        // Without any the refusal says what uses the space.
+        found.unwrap_or(largest)
+    }
+
     pub(super) fn resize(
         &mut self,
         request: &ControlRequest,
@@ -111,6 +141,10 @@ impl Commands<'_> {
             ));
         }
         let grown = match volumes::grow(&volume, size, self.engine.map()) {
+            Ok(grown) if size == 0 => {
+                let grow = |size| volumes::grow(&volume, size, self.engine.map());
+                self.with_space(grown, volume.size, grow)
+            }
             Ok(grown) => grown,
             Err(e) => {
                 let fits = |map: &ClusterMap| volumes::grow(&volume, size, map).is_ok();
