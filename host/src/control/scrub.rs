@@ -123,7 +123,7 @@ impl Scrubbing {
     }
 
     /// The volume in progress has been deleted, and is merged into the one over it, which may have been verified before.
-    pub(crate) fn is_gone(mut self) -> Scrubbing {
+    pub(crate) fn gone(mut self) -> Scrubbing {
         let (stripes, name) = (self.stripes, std::mem::take(&mut self.name));
         let skipped = ScrubProgress { stripes, skipped: stripes, ..ScrubProgress::default() };
         let result = found((name, self.stripe_bytes), None, &skipped, &ScrubFindings::default());
@@ -136,7 +136,7 @@ impl Scrubbing {
         while let Some((id, name, stripes)) = self.left.pop() {
             (self.volume, self.name, self.stripes) = (id, name, stripes);
             let Some(volume) = map.volumes.get(&id).filter(|_| map.shown_in(id) == id) else {
-                self = self.is_gone();
+                self = self.gone();
                 continue;
             };
             let wish = Wish { from: 0, ..self.wish };

@@ -53,7 +53,7 @@ fn repeating_a_write_that_has_happened_is_found() {
 /// A helper refuses a write and fails before anyone hears of it; meanwhile a column is put back without the write.
 #[test]
 fn putting_back_over_an_undecided_write_is_found() {
-    let seed = 156;
+    let seed = 575;
     passed(824, FIXED);
     passed(1181, FIXED);
     passed(seed, FIXED);
@@ -550,5 +550,5 @@ fn harm_by_hosts_that_are_their_own_controllers_is_found() {
     let by_themselves = Options { columns: false, ..ATTACHED };
     found_together(weft_member::Bug::NeedsHosts, 627..628, by_themselves);
     found_together(weft_member::Bug::ServesWithoutLease, 3..4, by_themselves);
-    found_together(weft_member::Bug::ComesBackAsItWas, 212..213, by_themselves);
+    found_together(weft_member::Bug::ComesBackAsItWas, 152..153, by_themselves);
 }

@@ -12,10 +12,10 @@ impl Commands<'_> {
     pub(crate) fn answered(&mut self, wait: Wait, result: Result<HostData, HostError>) -> Outcome {
         match (wait, result) {
             (Wait::Scrub(scrubbing), Ok(HostData::Scrubbed(progress, findings))) => {
-                Outcome::Wait(self.scrubbed(scrubbing, &progress, &findings))
+                Outcome::Wait(self.scrubbed(*scrubbing, &progress, &findings))
             }
             (Wait::Scrub(scrubbing), Err(HostError::NoVolume)) if scrubbing.is_below() => {
-                Outcome::Wait(Wait::ScrubOn(Box::new(scrubbing.is_gone())))
+                Outcome::Wait(Wait::ScrubOn(Box::new(scrubbing.gone())))
             }
             (Wait::Refresh(name), Ok(HostData::Refreshed(left))) => {
                 Outcome::Answer(ok(json!({ "volume": name, "sectors_left": left })))

@@ -124,7 +124,7 @@ impl Commands<'_> {
     /// The scrub of a volume is done.
     pub(super) fn scrubbed(
         &self,
-        scrubbing: Box<Scrubbing>,
+        scrubbing: Scrubbing,
         progress: &ScrubProgress,
         findings: &ScrubFindings,
     ) -> Wait {
@@ -133,7 +133,7 @@ impl Commands<'_> {
     }
 
     /// Scrubs the next volume, or answers that all is done.
-    pub(super) fn scrub_on(&mut self, conn: usize, scrubbing: Box<Scrubbing>) -> Outcome {
+    pub(super) fn scrub_on(&mut self, conn: usize, scrubbing: Scrubbing) -> Outcome {
         match scrubbing.next(self.engine.map()) {
             (scrubbing, Some((volume, op))) => {
                 self.submit(conn, volume, op);

@@ -551,7 +551,7 @@ impl Commands<'_> {
             Wait::CopyOn(copying) => Ok(self.copy_on(conn, copying)),
             Wait::LookAt(usage) => Ok(self.look_at_content(conn, usage)),
             Wait::DiffOn(diff) => Ok(self.diff_on(conn, diff)),
-            Wait::ScrubOn(scrubbing) => Ok(self.scrub_on(conn, scrubbing)),
+            Wait::ScrubOn(scrubbing) => Ok(self.scrub_on(conn, *scrubbing)),
             wait => Ok(Outcome::Wait(wait)),
         }
     }

@@ -17,7 +17,7 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    /// Looks at a map. If one was missed, what was shown before says nothing.
+    /// Looks at a map. If one was missed, earlier sizes say nothing.
     pub(super) fn look(&mut self, map: &ClusterMap) {
         if self.epoch == map.epoch {
             return;

@@ -124,7 +124,7 @@ fn disks_of_an_earlier_version_are_replaced_by_newer_ones() {
 #[test]
 fn what_a_disk_has_promised_and_nobody_has_heard_of_may_be_forgotten() {
     passed(11_213, UNDISCARDED);
-    assert!(passed(19, UNDISCARDED).unremembered);
+    assert!(passed(149, UNDISCARDED).unremembered);
 }
 
 /// All disks that a write went to have lost their say in it: a disk was replaced, and a column had moved on. One of them
