@@ -47,7 +47,7 @@ struct Waiting {
     asker: Option<(usize, u64)>,
     peer: String,
     volume: VolumeId,
-    /// The host that takes turns with others.
+    /// Whether the host has proved its name, and the name: hosts take turns.
     host: (bool, String),
     stamp: u64,
     /// The question, which is asked again with the same stamp: the change is made once.

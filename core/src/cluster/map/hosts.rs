@@ -218,8 +218,7 @@ impl HostChange {
                 }
             }
             HostChange::Allow(id, name, access) => {
-                let known = map.hosts.contains_key(name);
-                if known {
+                if map.hosts.contains_key(name) {
                     map.allow(*id, name, *access);
                 }
             }

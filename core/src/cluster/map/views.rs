@@ -149,13 +149,13 @@ impl ClusterMap {
 
     /// The snapshots of a volume that are not deleted, in the order in which they were taken.
     pub fn snapshots_of(&self, id: VolumeId) -> Vec<&Arc<Volume>> {
-        let of = |volume: &&Arc<Volume>| volume.lineage.snapshot.is_some_and(|s| s.of == id);
+        let of = |volume: &&Arc<Volume>| volume.is_snapshot_of(id);
         self.volumes.values().filter(of).filter(|volume| !volume.is_deleted()).collect()
     }
 
     /// Whether snapshots of a volume are left, also deleted ones.
     pub fn has_any_snapshot(&self, id: VolumeId) -> bool {
-        self.volumes.values().any(|v| v.lineage.snapshot.is_some_and(|snapshot| snapshot.of == id))
+        self.volumes.values().any(|v| v.is_snapshot_of(id))
     }
 
     /// Whether a volume that lies over a snapshot was cloned from it: it is neither its origin nor another snapshot of that.
